@@ -45,6 +45,9 @@ def probe(machine: Machine) -> TorchProbe:
     """Start a process with torch that tries the GPUs, and return its result; this may take `PROBE_S` seconds.
 
     A process that gives no answer is a result with an error, no exception.
+
+    Raises:
+        OSError: no process can be started.
     """
     (answer,) = ask([[PROBE]], PROBE_S, _visible(machine))
     if isinstance(answer, str):
@@ -58,6 +61,9 @@ def warm(machine: Machine, wanted: Sequence[str]) -> Iterator[CheckResult]:
     Args:
         machine: facts about the GPUs.
         wanted: names of kernels to build: "kernels" (builtin) or "gsplat".
+
+    Raises:
+        OSError: no process can be started.
     """
     answers = ask([[WARM, name] for name in wanted], WARM_S, _visible(machine))
     for name, answer in zip(wanted, answers, strict=True):
@@ -83,6 +89,8 @@ def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[C
 
     Raises:
         ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist, so that the batch cannot be judged.
+        OSError: no process can be started.
+        LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
     """
     machine = replace(inventory.machine(), versions=inventory.versions())
     expected = footprints_of(batch.config, batch.tasks) if batch else {}

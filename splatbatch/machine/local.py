@@ -88,7 +88,10 @@ class SupervisorWatchdog:
     _looked_at: float = 0.0
 
     def look(self, now: float) -> Literal["", "wake", "end"]:
-        """Return what to do with the supervisor: "" for nothing, "wake" or "end"; the caller sends the signals.
+        """Return what to do with the supervisor; the caller sends the signals.
+
+        "wake": it has been silent for too long. "end": waking it did not help, or it was woken `MOST_WAKINGS` times.
+        "": nothing yet.
 
         Call this often; the supervisor is looked at every `LOOK_S` seconds.
 
@@ -147,6 +150,7 @@ class LocalExecutor:
         Raises:
             ExecutorError: the config or CUDA_VISIBLE_DEVICES names a missing GPU, or GPUs are wanted and cannot be
                 used.
+            OSError: no temporary folder can be made for CUDA MPS.
         """
         cards = chosen_cards(config, device)
         slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards)
@@ -208,7 +212,8 @@ class LocalExecutor:
     def close(self) -> None:
         """End the fork server, CUDA MPS, and supervisors that have written exit.json but still exist.
 
-        Call it once, at the end.
+        Call it once, at the end. A supervisor takes up to `WAKING_S` seconds. The ends of the fork server and of CUDA
+        MPS are waited for without a limit of time.
         """
         for supervisor in self._supervisors.values():
             supervisor.reap()

@@ -41,6 +41,9 @@ class Mps:
         """Start the daemon; None if MPS is not installed, cannot be started, or is not ready within `READY_S`.
 
         Daemons that dead batches have left are ended first.
+
+        Raises:
+            OSError: no temporary folder can be made.
         """
         program = shutil.which(DAEMON)
         if program is None:
@@ -73,7 +76,10 @@ class Mps:
         return tuple(_environment(self.folder).items())
 
     def stop(self) -> None:
-        """End the daemon and its servers by SIGTERM, and by SIGKILL after `QUIT_S` seconds; remove its folder."""
+        """End the daemon and its servers by SIGTERM, and by SIGKILL after `QUIT_S` seconds; remove its folder.
+
+        After SIGKILL, the end of the daemon is waited for without a limit of time.
+        """
         processes.send_group(signal.SIGTERM, self.process.pid)
         try:
             self.process.wait(QUIT_S)

@@ -131,6 +131,9 @@ class SlotGate:
         Args:
             key: key of the attempt.
             footprint_mib: most GPU memory that the attempt has taken, in MiB; None: unknown.
+
+        Raises:
+            KeyError: no such attempt runs here.
         """
         if self.slot.gpu and not self._cooldown.floor_s:
             self.tenants[key].training = False
@@ -334,12 +337,19 @@ class Slots:
             slot: slot that was offered.
             footprint: memory estimate of the attempt; None: unknown.
             alone: whether no other attempt may run beside it.
+
+        Raises:
+            KeyError: the slot is not in service.
         """
         gates = self._gates | self._beside
         return gates[slot.name].take(key, footprint.gpu_mib if footprint else None, alone=alone)
 
     def release(self, key: Key, now: float) -> None:
-        """Note that an attempt has ended, on whichever slot it ran; `cooldown.floor_s` counts from `now`."""
+        """Note that an attempt has ended, on whichever slot it ran; `cooldown.floor_s` counts from `now`.
+
+        Raises:
+            StopIteration: no such attempt runs.
+        """
         self.gate_of(key).release(key, now)
 
     def taken(self) -> list[Slot]:

@@ -93,7 +93,8 @@ class Supervisors:
     def start(self, folder: AttemptFolder) -> Child:
         """Start the supervisor of an attempt, and return its process without waiting for it.
 
-        Call it from the main thread: the supervisor dies with that thread.
+        The fork server is waited for up to `ANSWER_S` seconds. Call this from the main thread: the
+        supervisor dies with that thread.
 
         Raises:
             OSError: no process can be started.
@@ -107,7 +108,7 @@ class Supervisors:
         return self._server.process.pid if self._server else None
 
     def close(self) -> None:
-        """End the fork server; the supervisors that it forked go on."""
+        """End the fork server, and wait for its end without a limit of time; the supervisors that it forked go on."""
         if self._server:
             self._server.end()
             self._server.channel.close()

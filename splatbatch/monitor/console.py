@@ -77,7 +77,7 @@ class ConsoleListener:
                 writer.part()  # later output on stdout starts below the table
 
     def tell(self, event: Event) -> None:
-        """Show an event of the ledger as a line; above a table only failures and decisions."""
+        """Show an event of the ledger as a line; above a table only failures, notices and decisions."""
         is_failure = isinstance(event, AttemptEnded) and event.outcome == "failed"
         if (line := in_words(event)) and (self._live is None or is_failure or isinstance(event, _REMARKABLE)):
             self.say(line)
@@ -93,6 +93,9 @@ class ConsoleListener:
         """Show the progress if it is due, and how many lines were lost; called many times a second.
 
         A terminal that accepts no output is not written to.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote the output folder.
         """
         writer = stderr_writer()
         if writer and (lost := writer.take_lost()):

@@ -89,7 +89,11 @@ class Notifier(Sink):
                 pass
 
     def tick(self) -> Iterator[str]:
-        """Start deliveries that are due and check running deliveries; yield why a delivery failed."""
+        """Start deliveries that are due and check running deliveries; yield why a delivery failed.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote the output folder.
+        """
         verdicts = [(way, hook, hook.verdict()) for way, hook in self._running]
         self._running = [(way, hook) for way, hook, verdict in verdicts if verdict is None]
         yield from (f"{way}: {verdict}" for way, _, verdict in verdicts if verdict)
@@ -108,6 +112,9 @@ class Notifier(Sink):
         """Prepare the last message.
 
         `tick` sends it, after at most `PATIENCE_S` seconds even if an earlier delivery hangs.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote the output folder.
         """
         self._failed.clear()  # the last message names these patches, too
         self._last = self._message("batch_ended", end.summary, self._statuses(), end) if self._ways() else None

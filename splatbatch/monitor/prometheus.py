@@ -64,7 +64,11 @@ class MetricsFile(Sink):
     name = "metrics.prom"
 
     def tick(self) -> None:
-        """Write the file if it is due and no other worker has written it; called many times a second."""
+        """Write the file if it is due and no other worker has written it; called many times a second.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote the output folder.
+        """
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY_S
@@ -80,6 +84,9 @@ class MetricsFile(Sink):
         """Write the file for the last time; `splatbatch_running` stays 1 only if other workers are alive.
 
         The argument is not used.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote the output folder.
         """
         others = at_work(self._watcher, self._worker)
         self._write(others, is_running=any(not one.is_frozen for one in others))

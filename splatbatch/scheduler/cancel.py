@@ -72,6 +72,8 @@ class Cancellations:
 
         Raises:
             OutputError: the ledger cannot be written.
+            OSError: the file of a request cannot be removed.
+            LaterFormatError: a later version of splatbatch wrote a request.
         """
         loop, hooks, requests = self.loop, self.loop.hooks, list[Path]()
         if time.monotonic() >= self._next_look:
@@ -99,6 +101,10 @@ class Cancellations:
         """Read new requests, and record them in the ledger; also called before a stop. Return the files to remove.
 
         A request for the whole run sends this process a SIGTERM. Requests to an earlier run are only returned.
+
+        Raises:
+            OutputError: the ledger cannot be written.
+            LaterFormatError: a later version of splatbatch wrote a request.
         """
         requests = (self.loop.hooks.requests or self.loop.output.cancels)()
         for asked in map(self.loop.output.read_cancel, requests):

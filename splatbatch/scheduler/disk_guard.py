@@ -51,6 +51,9 @@ class DiskGuard:
         """Return whether an attempt may start; free space is read at most once a second.
 
         With `limits.free_disk_mib` 0, only failed writes count.
+
+        Raises:
+            OutputError: the ledger cannot be written.
         """
         if now >= self._look_at:
             self._look_at = now + LOOK_S
@@ -58,7 +61,11 @@ class DiskGuard:
         return not self.reason
 
     def takes_writes(self, now: float) -> bool:
-        """Return whether a write that failed may be repeated: a trial write has succeeded since, or none has failed."""
+        """Return whether a write that failed may be repeated: a trial write has succeeded since, or none has failed.
+
+        Raises:
+            OutputError: the ledger cannot be written.
+        """
         self.is_open(now)
         return not self._failed_write
 
@@ -68,6 +75,9 @@ class DiskGuard:
         Args:
             now: time by the clock of the loop, in seconds.
             failed_write: message of the error, for the ledger.
+
+        Raises:
+            OutputError: the ledger cannot be written.
         """
         self._failed_write = failed_write
         self._look_at = now + LOOK_S

@@ -125,6 +125,9 @@ def judge(
         end: how the process ended.
         background: returns facts for the diagnosis; called only if the attempt has failed.
         own: signatures of failures from the site's own file; empty: none.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote metrics.json of a task without a splat.
     """
     product = program.collect(folder)
     health = tuple(line.warning for line in folder.read_progress() if line.warning)

@@ -44,7 +44,7 @@ def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
 
     Raises:
         NotMadeError: a product that the task needs has not been made.
-        SceneError: a model or photographs cannot be read.
+        SplatbatchError: a model, photographs, or another file that the command needs cannot be read.
         OSError: a file cannot be written.
     """
     task, attempt = running.task, running.attempt

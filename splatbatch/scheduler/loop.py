@@ -55,9 +55,12 @@ class Loop(LoopState):
         """Train the tasks; return the last outcome of each task that was tried, by name.
 
         On an unexpected error all processes are ended before it is raised. A failed attempt raises nothing.
+        Tasks of other workers are waited for without a limit of time.
 
         Raises:
             OutputError: the ledger cannot be written.
+            OSError: deadline.json cannot be written, or a request to cancel cannot be removed.
+            SplatbatchError: an attempt of a dead worker does not end.
         """
         try:
             while self.queue or self.attempts:

@@ -74,6 +74,9 @@ class GpuSharing:
         The loop calls this in every round.
 
         Nothing happens if the number is given by the YAML, if one patch at a time fits, or if no task waits.
+
+        Raises:
+            OutputError: the ledger cannot be written.
         """
         if self._most == 1 or self.config.executor.patches_per_gpu != "auto" or now < self._look_at or not self.queue:
             return
@@ -85,7 +88,11 @@ class GpuSharing:
         self._set(choose_seats(self.slots.seats, self._looks, self._most, is_tight=self.slots.is_tight()))
 
     def ran_out_of_memory(self, at_once: int) -> None:
-        """Limit the seats to one fewer than `at_once` for the rest of the batch: so many did not fit into the GPU."""
+        """Limit the seats to one fewer than `at_once` for the rest of the batch: so many did not fit into the GPU.
+
+        Raises:
+            OutputError: the ledger cannot be written.
+        """
         self._most = max(1, min(self._most, at_once - 1))
         self._set(min(self.slots.seats, self._most))
 
@@ -162,7 +169,8 @@ def choose_seats(now: int, looks: Sequence[GpuSpeed], most: int, *, is_tight: bo
     """Return how many patches should train at once on each GPU; at most one more than now.
 
     Once the present number is measured `FEWEST_LOOKS` times, one fewer is tried. It stays only if it is faster in total
-    by the factor `LOSS`. One more is returned only if it was measured before.
+    by the factor `LOSS`. One more is returned only if it was measured before, and the present number
+    is not faster by that factor.
 
     Args:
         now: present number.

@@ -56,6 +56,10 @@ class Queue:
         Args:
             now: time by the clock of the loop, in seconds.
             beside: True: only tasks for which `starts_beside` is true; False: only the others.
+
+        Raises:
+            OSError, SplatbatchError: raised by the claim, as if an attempt of a dead worker does not end, or the disk
+                is full.
         """
         needed = {
             name for name in self._needed if self.is_open(TaskId.of_folder(name)) or self._hooks.is_elsewhere(name)

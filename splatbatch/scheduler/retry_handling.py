@@ -89,9 +89,10 @@ class RetryHandling:
         return self._history(task).is_alone
 
     def failed(self, running: RunningAttempt, diagnosis: Diagnosis, now: float) -> None:
-        """Put a task back whose attempt has failed, or count the failure, which may give the task up.
+        """Put a task back whose attempt has failed, or count the failure.
 
-        A failure that the task did not cause does not count. A GPU fault takes the slot out of service, if another slot
+        A counted failure leads to a retry, gives the task up, or stops the batch. A failure that the task did not cause
+        does not count. A GPU fault takes the slot out of service, if another slot
         is left; a second fault of the same task counts. After an MPS error, further attempts start without MPS. After a
         failure that an attempt beside it may have caused (`OF_COMPANY`), the task gets a GPU to itself.
 
@@ -99,6 +100,9 @@ class RetryHandling:
             running: the failed attempt.
             diagnosis: its diagnosis.
             now: time by the clock of the loop, in seconds.
+
+        Raises:
+            OutputError: the ledger cannot be written.
         """
         loop, task, slot, cause = self.loop, running.task, running.slot, diagnosis.cause
         past, evidence, is_excused = self._history(task), "; ".join(diagnosis.evidence), True
@@ -131,6 +135,9 @@ class RetryHandling:
             diagnosis: diagnosis of the error.
             now: time by the clock of the loop, in seconds.
             traceback: traceback of the error, for the ledger; empty: none.
+
+        Raises:
+            OutputError: the ledger cannot be written.
         """
         self._not_started(task, diagnosis, traceback)
         if diagnosis.action == "retry" and diagnosis.phase != COLLECT:
@@ -140,7 +147,11 @@ class RetryHandling:
             self.why_stopped = self.why_stopped or self._why_stop()
 
     def give_up_waiting(self, tasks: Iterable[Task], diagnosis: Diagnosis) -> None:
-        """Give up tasks that waited too long for a slot or for free space; the diagnosis says for which."""
+        """Give up tasks that waited too long for a slot or for free space; the diagnosis says for which.
+
+        Raises:
+            OutputError: the ledger cannot be written.
+        """
         for task in tasks:
             self._not_started(task, diagnosis)
             self.loop.ledger.write(GaveUp(task.name, "; ".join(diagnosis.evidence)))

@@ -80,6 +80,7 @@ def make_all(
 
     Raises:
         ExecutorError: there is no slot (GPU or share of the CPU) for the tasks on this machine.
+        OutputError: the ledger cannot be written.
     """
     if not tasks:
         return {}

@@ -17,6 +17,7 @@ def main() -> int:
     Raises:
         ValueError: stdin holds no JSON.
         KeyError: a key is missing.
+        ImportError: Apprise is not installed.
     """
     import apprise
 

@@ -282,7 +282,8 @@ def next_job(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
     """Return the job that follows an ended one; None if its files are not complete or no job follows.
 
     The second command of the trainer follows the first; the measuring of the splat follows the last command. No job
-    follows an attempt that was cancelled or did not start.
+    follows an attempt that was cancelled or did not start, or whose files cannot be found in time (`TooSlow`,
+    `TooManyFiles`).
     """
     watch = job.watch
     artifacts = Artifacts.of(folder, watch.finish) if watch else None
@@ -308,6 +309,9 @@ def watches_of(
         folder: folder of the attempt.
         watch: watch settings; None: a trainer of splatbatch, for which both results are None.
         now: time by a clock that never goes back, in seconds.
+
+    Raises:
+        re.error: a regular expression is invalid.
     """
     if watch is None:
         return None, None
@@ -349,8 +353,9 @@ class Artifacts:
     def newest(self) -> SplatCandidate | None:
         """Return the product of the highest step; of equal steps the newest file. None: there is no product.
 
-        A file without a step in its name counts as from the last step. A PLY that is no splat (many programs write
-        sparse points beside it) comes last. Of two names of one file, the name with the step comes first.
+        A file without a step in its name counts as from the last step. Any splat comes before an empty or unreadable
+        file, and before a PLY that is no splat, as of sparse points. Of two names of one file, the name with the
+        step comes first.
 
         Raises:
             TooSlow: the regular expression of the step takes too long.
@@ -388,11 +393,11 @@ class Artifacts:
         return (*([product.path] if product else ()), *(path for paths in others for path in paths))
 
     def is_last(self, product: SplatCandidate) -> bool:
-        """Return whether a product is from the last step; a product without a step in its name counts as such."""
+        """Return whether a product is from the last step or a later one, as is any without a step in its name."""
         return self._rank(product) >= self.last_step
 
     def name_last_step(self) -> bool:
-        """Return whether the name of the product, or of another demanded file, holds the last step.
+        """Return whether the name of the product, or of another demanded file, holds the last step or a later one.
 
         Raises:
             TooSlow: the regular expression of the step takes too long.

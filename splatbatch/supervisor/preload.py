@@ -80,7 +80,7 @@ class PreloadedProcess(ForkedChild):
         return False
 
     def dismiss(self) -> None:
-        """Kill the child and wait for its end, since no command is left for it."""
+        """Kill the child, since no command is left for it, and wait for its end without a limit of time."""
         self.send_signal(signal.SIGKILL)
         self.wait(math.inf)
         self.channel.close()
@@ -150,7 +150,7 @@ def _become(argv: list[str], env: dict[str, str], output: int) -> None:
 
 
 def entitle(words: Sequence[str], first_field: int = 45) -> bool:
-    """Change the command line of this process in /proc; return False if there is no room for it.
+    """Change the command line of this process in /proc; return False if its place is unknown or too small.
 
     Args:
         words: words of the command line or, for the environment, "NAME=VALUE".

@@ -144,6 +144,10 @@ class Batch:
 
         Args:
             rejections: reasons why the audit rejects tasks, by name; tasks without a reason are not rejected.
+
+        Raises:
+            SceneError: the shared decisions have changed, and partition.json is broken.
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         standing = self.standing("content")
         return {name: standing.state(name, rejections.get(name, "")) for name in self.names}
@@ -152,6 +156,10 @@ class Batch:
         """Return the batch with the tasks whose products the selected ones need, placed first, if these are due.
 
         Up-to-date products are not made again: their tasks are not added.
+
+        Raises:
+            SceneError: the shared decisions have changed, and partition.json is broken.
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         needed = {name for task in self.tasks for name in task.required}.difference(self.names)
         lacking = replace(self, tasks=tuple(task for task in self.every if task.name in needed))
@@ -255,7 +263,8 @@ def open_batch(
     Raises:
         ConfigError: the YAML, a patch name, a change or a condition is wrong.
         SceneError: there are no patches, or the partition is broken.
-        FolderNamed: a folder without a YAML is named.
+        FolderNamed: a folder without a YAML is named, or a folder instead of a patch.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     chosen, patches = named_batch(path, names)
     return _opened(chosen, patches, changes or {}, as_names(conditions))
@@ -286,7 +295,8 @@ def batch_of(
     Raises:
         ConfigError: a patch name, a change or a condition is wrong, or a file of failure signatures is.
         SceneError: there are no patches, or the partition is broken.
-        FolderNamed: a folder without a YAML is named.
+        FolderNamed: a folder is named instead of a patch.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     try:
         patches, output = find_patches(config.scene), OutputFolder(config.output.folder)

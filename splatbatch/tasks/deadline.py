@@ -216,6 +216,7 @@ def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision
     Raises:
         ConfigError: the deadline is past.
         ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     asked, then = batch.config.deadline, batch.shared.deadline
     if not asked:
@@ -241,6 +242,7 @@ def speeds_of(batch: Batch) -> tuple[Speeds, int]:
 
     Raises:
         ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
     """
     bare = batch.with_shared(replace(batch.shared, deadline=None))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)

@@ -89,6 +89,7 @@ def footprints_of(
 
     Raises:
         ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        LaterFormatError: a later version of splatbatch wrote the manifest of the backdrop.
     """
     card_mib = smallest_mib(config)
     is_cpu = config.training.device == "auto" and not cards(config)
@@ -182,8 +183,8 @@ CORES_EACH = 2
 def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: float = 0.0) -> int:
     """Return how many patches should share each GPU at the start of a batch, at least 1.
 
-    With `patches_per_gpu: auto` it is 1 if the GPU must rest between patches (`cooldown.floor_s`), or if no estimate is
-    known.
+    That is `patches_per_gpu` if it is a number. With `auto` it is as many as memory, cores of the host and
+    `MOST_AT_ONCE` allow; 1 if the GPU must rest between patches (`cooldown.floor_s`), or if no estimate is known.
 
     Args:
         config: config of the batch.
@@ -257,6 +258,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
 
     Raises:
         ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
     """
     own = [task.expected for task in batch.only(names).tasks if task.expected]
     if own and len(own) == len(names):
@@ -335,6 +337,9 @@ def past_trainings(batch: Batch, *, on_cpu: bool) -> Iterator[tuple[Task, Result
         batch: the batch.
         on_cpu: whether trainings on the CPU are wanted, or those on a GPU; trainings of an unknown device count for
             both.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
     """
     for task in batch.every[:MOST_RESULTS]:
         result = batch.output.patch(task.name).read_result() or Result()

@@ -87,6 +87,9 @@ def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return the fingerprint of a patch under a recipe, by its files now; the model is read and hashed.
 
     Missing files are recorded as missing, except those of the model. A broken model is left to the audit.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the manifest of the backdrop.
     """
     known = InputFiles(patch, recipe).now()
     return replace(
@@ -115,6 +118,9 @@ def backdrop_hash(patch: Patch, recipe: Recipe) -> str:
     """Return the SHA-256 of the accepted backdrop, if a backdrop is drawn behind the patch.
 
     Empty if none is drawn, or if the backdrop is not trained yet.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the manifest of the backdrop.
     """
     if patch.behind is None or not is_drawn_behind(patch, recipe):
         return ""

@@ -77,7 +77,7 @@ class Observation(NamedTuple):
 
 
 class FreshnessChecker:
-    """Tells the state of each task of a batch, as often as asked: up to date, stale, damaged, missing, given up.
+    """Tells the state of each task of a batch, as often as asked; `patch_state` has the states.
 
     Each input file is looked at once, until `forget` is called; files of the output folder again whenever they change.
     """
@@ -120,6 +120,9 @@ class FreshnessChecker:
         """Return the differences between the input files of a patch and those of its accepted splat.
 
         Call it in a reader process, since reading the files may hang.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
         """
         return self._observed(
             name, self.output.patch(name).read_result() if isinstance(self.tasks[name], TrainTask) else None
@@ -135,7 +138,12 @@ class FreshnessChecker:
         self._look_again()
 
     def forget(self) -> None:
-        """Drop all observations, known files and shared decisions, so that every file is looked at again."""
+        """Drop all observations, known files and shared decisions, so that every file is looked at again.
+
+        Raises:
+            SceneError: a split was interrupted, or partition.json is broken.
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
+        """
         self._facts = FileFacts(self._stamps, reads=self._depth != "time")
         self._observations, self._is_scene_closed = {}, False
         self._share_anew()
@@ -165,6 +173,7 @@ class FreshnessChecker:
 
         Raises:
             SceneError: the shared decisions have changed, and partition.json is broken.
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         if (now := time.monotonic()) >= self._next_look:
             self._next_look = now + LOOK_S
@@ -177,7 +186,11 @@ class FreshnessChecker:
         return assess(product, rejection, found.given_up if event.t == found.given_up_at else event.reason)
 
     def rejection(self, name: str) -> str:
-        """Return why the latest audit rejected a patch; empty if it did not, or if files have changed since."""
+        """Return why the latest audit rejected a patch; empty if it did not, or if files have changed since.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
+        """
         if not isinstance(event := self.endings.last(name), PatchRejected):
             return ""
         found = self._observed(name, self._product(name).result)
@@ -187,11 +200,20 @@ class FreshnessChecker:
         """Return whether `train` would make a task: the product is missing, stale or damaged.
 
         False for a task that was given up; a rejection by the audit is not looked at.
+
+        Raises:
+            SceneError: the shared decisions have changed, and partition.json is broken.
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         return is_due(self.state(name))
 
     def is_up_to_date(self, name: str) -> bool:
-        """Return whether the product of a task is up to date, also if file contents were not compared."""
+        """Return whether the product of a task is up to date, also if file contents were not compared.
+
+        Raises:
+            SceneError: the shared decisions have changed, and partition.json is broken.
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
+        """
         return isinstance(self.state(name), UpToDate)
 
     def _product(self, name: str) -> PatchState:

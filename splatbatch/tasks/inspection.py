@@ -52,6 +52,7 @@ def open_named(config: Path | None, names: Sequence[str]) -> tuple[Batch, bool]:
     Raises:
         ConfigError: there is no such patch, or the YAML is wrong.
         SceneError: there are no patches, or the partition is broken.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     wanted = [name for name in names if name != SCENE]
     batch = open_batch(config, wanted)
@@ -67,6 +68,7 @@ def order(task: Task) -> InspectionSettings:
 
     Raises:
         SceneError: there is no accepted splat, the splat is damaged, or the model cannot be read.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     result = task.home.read_result()
     why = "not trained yet" if result is None else why_not_the_splat(task.home, result, "content")
@@ -96,6 +98,7 @@ def order_scene(batch: Batch) -> InspectionSettings:
         SceneError: the merged splat, the partition or a photograph is missing, or they do not fit together.
         ConfigError: the batch is a sweep or a list of scenes, and makes no single scene.
         OutputError: the merged splat was damaged.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     orders = evaluation.order(batch, batch.output.scene.splat)
     source = read_partition(Path(orders.partition)).source
@@ -133,6 +136,9 @@ class InspectTask(MeasureTask):
         """Return the state of the present inspection: up to date if it is complete and has the inputs ordered.
 
         An inspection without a grade counts as missing.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         found = Inspection.read(self.record)
         return compare_product(self.inputs, found.inputs if found and found.grade else None)
@@ -149,6 +155,7 @@ def inspection_task(batch: Batch, orders: InspectionSettings, folder: SplatFolde
     Raises:
         ValueError: the splat has no valid header.
         SceneError: the cameras cannot be read.
+        OSError: the splat cannot be read.
     """
     num = read_header(Path(orders.splat)).num_gaussians
     largest = max((one.width * one.height for one in read_cameras(Path(orders.sparse)).values()), default=0)

@@ -66,6 +66,9 @@ class ReconstructTask(Task):
         """Return the state of the stage's product, by its record and its files; missing without a readable record.
 
         The last stage is damaged also if files are missing from the model that it exported.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         products = self.output.path / "patches"
         made, place = StageMetrics.read(record_of(products, self.name)), product_of(products, self.name)
@@ -87,6 +90,7 @@ class ReconstructTask(Task):
         Raises:
             NotMadeError: a required stage has not been made, or from other inputs.
             OSError: settings.json cannot be written.
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         products = folder.path.parent.parent
         for name, key in self.required_keys.items():
@@ -102,6 +106,7 @@ class ReconstructTask(Task):
 
         Raises:
             OSError: the product cannot be moved, or its record cannot be written.
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         made, products = StageMetrics.read(folder.metrics), folder.path.parent.parent
         if made is None or not (folder.path / "product").is_dir():
@@ -189,7 +194,11 @@ def plan_file(output: OutputFolder, plan: ReconstructionPlan) -> Path:
 
 
 def command_of(output: OutputFolder) -> str:
-    """Return the command that continues the latest plan; empty if there is no plan, or if it cannot be read."""
+    """Return the command that continues the latest plan; empty if there is no plan, or if it cannot be read.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
+    """
     plans = sorted((output.path / "plans").glob("*.json"), key=lambda one: one.stat().st_mtime_ns)
     plan = ReconstructionPlan.read(plans[-1]) if plans else None
     if plan is None:
@@ -203,5 +212,9 @@ def command_of(output: OutputFolder) -> str:
 
 
 def facts_of(output: OutputFolder) -> ReconstructionRecord | None:
-    """Return the record of the model that was made last; None if no model was made, or if the record cannot be read."""
+    """Return the record of the model that was made last; None if no model was made, or if the record cannot be read.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
+    """
     return ReconstructionRecord.read(product_of(output.path / "patches", "model") / OURS)

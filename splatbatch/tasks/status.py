@@ -61,9 +61,10 @@ class PatchStatus:
     "attempt-00": the task failed or was given up before any attempt began.
     """
     phase: str = ""
-    """Phase of the attempt: "start" before its first progress line, "done" with a splat; empty: unknown, or none.
+    """Phase of the attempt as in its progress, such as "train"; empty: unknown, or none.
 
-    "standby": the patch waits, and its next attempt is being prepared.
+    "start": before its first progress line. "done": with a splat. "standby": the patch waits, and its next attempt is
+    being prepared.
     """
     step: int = 0
     """Latest step of the running attempt, last step of the splat or of the ended attempt; 0: none, or unknown."""

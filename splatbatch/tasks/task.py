@@ -72,6 +72,9 @@ class TaskSettings:
         """All changed settings by full name, with those of the step budget.
 
         Changes by --set and rungs take precedence.
+
+        Raises:
+            ConfigError: the settings are invalid.
         """
         return (
             {**changes_of(self.without_deadline.recipe, self.budgets[0]), **self.changes}
@@ -86,7 +89,11 @@ class TaskSettings:
 
     @cached_property
     def recipe_hash(self) -> str:
-        """Hash of the recipe, as fingerprints (hashes of settings and inputs, recorded with each splat) hold it."""
+        """Hash of the recipe, as fingerprints (hashes of settings and inputs, recorded with each splat) hold it.
+
+        Raises:
+            ConfigError: the settings are invalid.
+        """
         return recipe_hash(self.recipe)
 
     @cached_property
@@ -95,13 +102,20 @@ class TaskSettings:
 
         With a deadline these are the recipes of every budget, and the recipe without a budget. Splats with more steps
         or Gaussians than `auto` might choose count too, see `Recipe.acceptable`.
+
+        Raises:
+            ConfigError: the settings are invalid.
         """
         every = {self, self.without_deadline, *(replace(self, budgets=(one,)) for one in self.budgets[1:])}
         return frozenset(recipe_hash(recipe) for one in every for recipe in one.recipe.acceptable())
 
     @cached_property
     def trainer(self) -> Trainer:
-        """Trainer of the recipe; its module is loaded on first use, since `status` needs no trainer."""
+        """Trainer of the recipe; its module is loaded on first use, since `status` needs no trainer.
+
+        Raises:
+            ConfigError: the settings are invalid.
+        """
         from splatbatch.trainers import open_trainer
 
         return open_trainer(self.recipe)
@@ -236,6 +250,9 @@ class Task:
         """Return the product of an ended attempt: its metrics.json, if the inputs named there are those ordered.
 
         `Rejected` without a reason: metrics.json is missing, unreadable or of other inputs.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote metrics.json.
         """
         found = MeasurementRecord.read(folder.metrics)
         return Made(folder.metrics) if found and found.inputs == self.inputs else Rejected("")
@@ -339,6 +356,9 @@ class TrainTask(Task):
         """Return the fingerprint: hashes of the YAML's settings, of the settings really in force, and of the inputs.
 
         All input files are looked at, and the model is read. It is recorded with the splat.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote the manifest of the backdrop.
         """
         return replace(fingerprint(self.patch, self.recipe), effective=self.next_settings.recipe_hash)
 
@@ -387,6 +407,9 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
 
     Patches with the same settings share a `TaskSettings`. The backdrop is left out if only external trainers train the
     patches, since they draw none.
+
+    Raises:
+        ConfigError: the scene has a backdrop, and the settings of a patch are invalid.
     """
     shared: dict[TaskId, TaskSettings] = {}
     found = []

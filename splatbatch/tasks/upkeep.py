@@ -28,6 +28,7 @@ def restore(task: Task) -> tuple[str, str]:
 
     Raises:
         OSError: the files cannot be written.
+        LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
     """
     before, found = (task.home.read_result() or Result()).attempt, results.restore(task.home)
     return found, before if found and found != before else ""
@@ -40,6 +41,7 @@ def update_fingerprint(task: Task) -> None:
 
     Raises:
         OSError: the manifest cannot be written.
+        LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
     """
     folder = task.home
     result = folder.read_result() or Result()
@@ -97,6 +99,7 @@ class ContentHasher:
 
         Raises:
             StopRequested: a stop was requested.
+            OSError: no reader process can be started.
         """
         while self._reading or self._waiting:
             reading, self._reading = self._reading or self._next(), None

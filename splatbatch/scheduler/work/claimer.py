@@ -87,6 +87,9 @@ class TaskClaimer(RunHooks):
         """Claim a task whose turn it is; see `RunHooks.claim` for the result.
 
         If no claim can be written, as on a full disk, the task is granted without a claim.
+
+        Raises:
+            OSError, SplatbatchError: an attempt of a dead worker does not end, or the disk is full.
         """
         name = task.name
         if task.claim is not None:

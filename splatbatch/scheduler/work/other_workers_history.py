@@ -74,7 +74,7 @@ class OtherWorkersHistory:
 def history_of(events: Iterable[PastReport]) -> RetryHistory:
     """Return the retry history that follows from the events of a task, the oldest first; `NEW` without failures.
 
-    Failures of adopted attempts do not count.
+    A product made, or giving up, begins a new history. Failures of adopted attempts do not count.
     """
     history = NEW
     for event in events:

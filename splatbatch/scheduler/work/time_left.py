@@ -31,7 +31,7 @@ class TimeLeft:
 
     @classmethod
     def of(cls, batch: Batch, for_s: float | None) -> TimeLeft:
-        """Return the remaining time by --for or by the Slurm job, whichever ends earlier.
+        """Return the remaining time by --for or by the Slurm job, whichever ends earlier; without either no limit.
 
         Args:
             batch: the batch, by which durations are estimated.
@@ -53,6 +53,10 @@ class TimeLeft:
         """Return whether a task that starts now is expected to end in time; True without a limit.
 
         A task of unknown duration fits as long as any time is left.
+
+        Raises:
+            ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+            LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
         """
         if self.end == math.inf:
             return True

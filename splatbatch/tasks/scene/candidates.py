@@ -30,6 +30,7 @@ def partition_for(batch: Batch) -> Partition:
     Raises:
         SceneError: there is no partition, it cannot be read, or the batch has patches that it does not list.
         ConfigError: the batch is a sweep, or a list of scenes.
+        LaterFormatError: a later version of splatbatch wrote partition.json.
     """
     config = batch.config
     if config.variants:
@@ -98,6 +99,9 @@ def merge_candidates(batch: Batch, partition: Partition) -> tuple[tuple[MergeCan
 
     Patches count as up to date by the same rules as in `plan` and `status`. Patches with a contradicting hold-out
     cannot be merged.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     standing = batch.whole().standing("content")
     statuses = {one.patch: one for one in read_status(batch.output, standing.tasks, None, standing)}

@@ -59,6 +59,7 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
             their masks, lie in several folders.
         ConfigError: the batch is a sweep or a list of scenes, and makes no single scene.
         OutputError: the merged splat was damaged.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     partition = partition_for(batch)
     offset = offset_of(batch, partition)
@@ -154,7 +155,11 @@ class MeasureTask(Task):
     """Path of the record, such as evaluation.json beside the splat; the file may be absent."""
 
     def product(self) -> PatchState:
-        """Return the state of the record: up to date if its inputs are those ordered, missing if it cannot be read."""
+        """Return the state of the record: up to date if its inputs are those ordered, missing if it cannot be read.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
+        """
         found = MeasurementRecord.read(self.record)
         return compare_product(self.inputs, found.inputs if found else None)
 
@@ -165,6 +170,7 @@ class MeasureTask(Task):
 
         Raises:
             OSError: the record cannot be written.
+            LaterFormatError: a later version of splatbatch wrote metrics.json.
         """
         if found := MeasurementRecord.read(folder.metrics):
             write_json(self.record, found.to_record())

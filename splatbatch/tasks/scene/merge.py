@@ -90,6 +90,7 @@ def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
         ConfigError: the batch is a sweep or a list of scenes, and makes no single scene.
         SceneError: there is no valid partition, or its scene has changed.
         OutputError: patches are missing without `allow_missing`, or all are.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     partition = partition_for(batch)
     check_scene(partition)
@@ -110,6 +111,7 @@ def check_whole(files: MergedFiles) -> Merge | None:
 
     Raises:
         OutputError: the splat has been damaged since the merge, or cannot be read.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     merged = files.read()
     if merged is not None and (damage := files.damage(merged)):
@@ -134,6 +136,8 @@ def merge(
     Raises:
         OutputError: a splat is not the accepted one, is invalid, or the scene cannot be written.
         SceneError: a model that cleaning needs cannot be read.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
+        OSError: merge.json cannot be written, or a file of a killed merge cannot be removed.
     """
     for left in abandoned_files(files.splat):  # by merges that were killed: each as large as a scene
         left.unlink(missing_ok=True)

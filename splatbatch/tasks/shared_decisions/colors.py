@@ -44,6 +44,7 @@ def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
 
     Raises:
         RuntimeError: a system of more than 3,000 unknowns cannot be solved.
+        LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
     """
     wanting = [task for task in todo.tasks if wants_tones(task.requested_settings.recipe)]
     if not wanting:
@@ -138,8 +139,8 @@ def keep_earlier_tones(kept: SceneColors, found: SceneColors) -> SceneColors:
     """Return the tones of a cut scene: photographs known before keep theirs, added photographs get the new ones.
 
     So added photographs leave trained splats up to date. A photograph whose size in bytes has changed counts as added.
-    If the kept tones were solved in another mode, all are new. If the new solution failed, the kept tones stay, with a
-    note.
+    Without kept tones, or if these were solved in another mode, all are new. If the new solution failed, the kept tones
+    stay, with a note.
     """
     if not kept.inputs or kept.asked not in ("", found.asked):
         return found
@@ -204,9 +205,9 @@ def to_record(found: SceneCorrections) -> SceneColors:
 
 
 def in_words(solved: SceneColors) -> list[str]:
-    """Return lines on a solution for the user: figures first, then vignetting, outliers and uncorrected photographs.
+    """Return lines on a solution for the user: figures first, then vignetting and outliers.
 
-    A failed solution gives a single line with the reason.
+    Uncorrected photographs and notes follow. A failed solution gives a single line with the reason.
     """
     if solved.problem:
         return [f"photographs are not corrected: {solved.problem}"]

@@ -65,6 +65,7 @@ class SharedDecisions:
 
         Raises:
             SceneError: a split was interrupted, or its partition.json is broken.
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         stamps, chosen = stamps_of(config, output), DeadlineDecision.read(output.deadline)
         deadline = chosen if config.deadline and chosen and chosen.asked == config.deadline else None
@@ -84,6 +85,7 @@ class SharedDecisions:
 
         Raises:
             OSError: a file cannot be written.
+            LaterFormatError: a later version of splatbatch wrote one of the files.
         """
         files = {output.frame: self.frame, output.colors: self.colors, output.deadline: self.deadline}
         for file, decided in files.items():
@@ -156,7 +158,11 @@ def _known_frame(config: Config, output: OutputFolder) -> Frame | None:
 
 
 def holds_out_frames(output: OutputFolder) -> bool | None:
-    """Return whether the first accepted splat, by name, was trained with whole frames held out; None: there is none."""
+    """Return whether the first accepted splat, by name, was trained with whole frames held out; None: there is none.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
+    """
     results = (output.patch(name).read_result() for name in sorted(names_in(f"{output.path}/patches")))
     return next((bool(one.trained_from.holdout) for one in results if one), None)
 

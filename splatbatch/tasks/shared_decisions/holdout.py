@@ -110,6 +110,7 @@ def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...
 
     Raises:
         SceneError: no photograph is held out, or a model cannot be read.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     scene = batch.output.scene
     files = scene.merged if splat.resolve() == scene.splat.resolve() else MergedFiles.at(splat)
@@ -132,6 +133,9 @@ def recorded_holdout(output: OutputFolder, patches: Iterable[str]) -> tuple[str,
     """Return the names of photographs held out of a scene, by merge.json, else by the result.json of its patches.
 
     Empty if neither records any.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     merged = output.scene.merged.read()
     if merged is not None and merged.held_out is not None:
