@@ -93,8 +93,8 @@ class Supervisors:
     def start(self, folder: AttemptFolder) -> Child:
         """Start the supervisor of an attempt, and return its process without waiting for it.
 
-        The fork server is waited for up to `ANSWER_S` seconds. Call this from the main thread: the
-        supervisor dies with that thread.
+        The fork server is waited for up to `ANSWER_S` seconds. Call this from the main thread: the supervisor
+        dies with that thread.
 
         Raises:
             OSError: no process can be started.

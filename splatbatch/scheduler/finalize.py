@@ -52,6 +52,7 @@ def collect(attempt: Attempt, end: Exit, task: Task, counts: Callable[[], bool] 
     Raises:
         OSError: a file cannot be written, as on a full disk.
         SplatbatchError: the site's own failure signatures are invalid, or the splat cannot be accepted.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     folder = attempt.folder
     own_signatures = site_signatures(task.next_settings.config.failures)
@@ -101,6 +102,7 @@ def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *
 
     Raises:
         OutputError: the ledger cannot be written.
+        OSError: a checkpoint cannot be removed.
     """
     found = read_as(CollectResult, collected)
     outcome, said = found.outcome, found.said

@@ -155,6 +155,9 @@ def remove_leftovers(folder: AttemptFolder) -> None:
     """Remove files that an ended attempt no longer needs: reserved space, copied photographs, and half-written files.
 
     Files that are absent already, or photographs that cannot be removed, raise nothing.
+
+    Raises:
+        OSError: the reserved space cannot be freed.
     """
     folder.ballast.unlink(missing_ok=True)
     copies = folder.staging / "images"

@@ -169,8 +169,8 @@ def choose_seats(now: int, looks: Sequence[GpuSpeed], most: int, *, is_tight: bo
     """Return how many patches should train at once on each GPU; at most one more than now.
 
     Once the present number is measured `FEWEST_LOOKS` times, one fewer is tried. It stays only if it is faster in total
-    by the factor `LOSS`. One more is returned only if it was measured before, and the present number
-    is not faster by that factor.
+    by the factor `LOSS`. One more is returned only if it was measured before, and the present
+    number is not faster by that factor.
 
     Args:
         now: present number.

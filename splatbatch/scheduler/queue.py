@@ -58,8 +58,7 @@ class Queue:
             beside: True: only tasks for which `starts_beside` is true; False: only the others.
 
         Raises:
-            OSError, SplatbatchError: raised by the claim, as if an attempt of a dead worker does not end, or the disk
-                is full.
+            OSError, SplatbatchError: a claim failed: an attempt of a dead worker does not end, or the disk is full.
         """
         needed = {
             name for name in self._needed if self.is_open(TaskId.of_folder(name)) or self._hooks.is_elsewhere(name)

@@ -92,9 +92,9 @@ class RetryHandling:
         """Put a task back whose attempt has failed, or count the failure.
 
         A counted failure leads to a retry, gives the task up, or stops the batch. A failure that the task did not cause
-        does not count. A GPU fault takes the slot out of service, if another slot
-        is left; a second fault of the same task counts. After an MPS error, further attempts start without MPS. After a
-        failure that an attempt beside it may have caused (`OF_COMPANY`), the task gets a GPU to itself.
+        does not count. A GPU fault takes the slot out of service, if another slot is left; a second fault of the same
+        task counts. After an MPS error, further attempts start without MPS. After a failure that an attempt beside it
+        may have caused (`OF_COMPANY`), the task gets a GPU to itself.
 
         Args:
             running: the failed attempt.

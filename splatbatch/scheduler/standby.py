@@ -45,6 +45,9 @@ def next_task(loop: LoopState, now: float) -> tuple[RunningAttempt | None, Task 
     Args:
         loop: state of the loop.
         now: time by the clock of the loop, in seconds.
+
+    Raises:
+        OSError, SplatbatchError: a claim failed; see `Queue.due`.
     """
     free = loop.slots.with_seat()
     standby = first(loop, free)
@@ -66,6 +69,9 @@ def top_up(loop: LoopState, now: float) -> None:
     Args:
         loop: state of the loop.
         now: time by the clock of the loop, in seconds.
+
+    Raises:
+        OSError, SplatbatchError: a claim failed; see `Queue.due`.
     """
     busy = [slot for slot in loop.slots.taken() if (ON_GPUS if slot.gpu is not None else ON_CPUS)]
     meant = [one.slot.name for one in loop.ready()]

@@ -227,6 +227,7 @@ def named_batch(path: Path | str | None, names: Names) -> tuple[Path | None, tup
     Raises:
         FolderNamed: a folder without a YAML is named.
         ConfigError: a name is no text.
+        LaterFormatError: a later version of splatbatch wrote partition.json in a named folder.
     """
     path, names = Path(path) if path else None, as_names(names)
     first = Path(names[0]) if names else None

@@ -125,6 +125,10 @@ class TaskClaimer(RunHooks):
 
         Args:
             fresh: names of tasks that were up to date at the start; tasks trained by other workers are added.
+
+        Raises:
+            SceneError: the shared decisions have changed, and partition.json is broken.
+            LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         tasks = [self.standing.tasks[name] for name in (*fresh, *self.trained_elsewhere)]
         needs = {task.name: task.required for task in tasks}
@@ -179,6 +183,10 @@ def left_over(batch: Batch, before: Mapping[str, TaskProgress], standing: Freshn
         batch: the batch.
         before: progress of the tasks before the last pass, by name.
         standing: freshness checker of the batch.
+
+    Raises:
+        SceneError: the shared decisions have changed, and partition.json is broken.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     due = (name for name in batch.names if standing.is_due(name))
     return [name for name in due if done_with(batch.output, name) <= before.get(name, TaskProgress()).done]

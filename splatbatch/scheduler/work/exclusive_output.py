@@ -52,7 +52,7 @@ def lock_output_alone(batch: Batch, say: Callable[[str], None]) -> Iterator[Call
     """Hold an output folder so that no worker trains into it either: workers that start wait until the block ends.
 
     If the claim for that cannot be written, they do not wait. Yield the function that writes heartbeats, by which other
-    workers see that this process lives; call it every few seconds. The wait is that of `pause_workers`.
+    workers see that this process lives; call it every few seconds.
 
     Raises:
         OutputError: another run holds the folder, or workers train into it.
@@ -66,7 +66,6 @@ def pause_workers(output: OutputFolder, claims: Claims, say: Callable[[str], Non
     """Let no worker train into a folder that this process already holds: workers that start wait until the block ends.
 
     Yield the function that writes heartbeats. If the claim cannot be written, workers are not made to wait.
-    A worker that makes the shared decisions is waited for without a limit of time.
 
     Raises:
         OutputError: a worker trains into the folder.
