@@ -45,7 +45,7 @@ def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
     Raises:
         NotMadeError: a product that the task needs has not been made.
         SplatbatchError: a model, photographs, or another file that the command needs cannot be read.
-        OSError: a file cannot be written.
+        OSError: a file cannot be written, or a mask was removed during the audit.
     """
     task, attempt = running.task, running.attempt
     depends_on = task.depends_on()

@@ -64,6 +64,7 @@ def audit_for_all(batch: Batch, *, deep: bool = False, advance: Advance = unhear
     Raises:
         SceneError: a list of held-out photographs or a partition cannot be read, or the partition lacks a requested
             block (photographs side by side).
+        OSError: a mask was removed during the audit.
     """
     from splatbatch.scene.audit.audit import decoded_too
     from splatbatch.trainers import rules_of
@@ -80,6 +81,7 @@ def audits_of(batch: Batch) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:
     Raises:
         SceneError: a list of held-out photographs or a partition cannot be read, or the partition lacks a requested
             block (photographs side by side).
+        OSError: a mask was removed during the audit.
     """
     return tuple((audit_of(batch, group), group.tasks) for group in groups_of(batch))
 
@@ -95,6 +97,9 @@ def audit_of(batch: Batch, group: TaskGroup, *, deep: bool = False, advance: Adv
         group: tasks to audit, with the rules.
         deep: check every photograph; False: a sample of each patch.
         advance: called with the progress.
+
+    Raises:
+        OSError: a mask was removed during the audit.
     """
     from splatbatch.scene.audit.audit import AuditExtent, audit_patches
     from splatbatch.scene.audit.findings import FindingWriter
@@ -146,6 +151,9 @@ def with_refusals(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchS
     Patches that are up to date, run, or are refused already, are not audited. With more than `MOST_AUDITED` due
     patches, none is. If the audit itself raises an error, the statuses are returned unchanged, since `plan` reports the
     error.
+
+    Raises:
+        OSError: a mask was removed during the audit.
     """
     names = [one.patch for one in statuses if not one.is_made and one.state not in ("running", "refused")]
     if not 0 < len(names) <= MOST_AUDITED:

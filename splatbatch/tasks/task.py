@@ -363,7 +363,11 @@ class TrainTask(Task):
         return replace(fingerprint(self.patch, self.recipe), effective=self.next_settings.recipe_hash)
 
     def why_unfit(self) -> str:
-        """Audit this patch alone again; return the first error in words, empty if there is none."""
+        """Audit this patch alone again; return the first error in words, empty if there is none.
+
+        Raises:
+            OSError: a mask was removed during the audit.
+        """
         from splatbatch.scene.audit.audit import AuditExtent, audit_patches
         from splatbatch.trainers import rules_of
 

@@ -39,7 +39,8 @@ def lock_output(batch: Batch, say: Callable[[str], None]) -> Iterator[Claims]:
         say: prints a message for the user.
 
     Raises:
-        OutputError: another run holds the folder, or workers train into it.
+        OutputError: another run holds the folder, workers train into it, or the heartbeat file cannot be written.
+        OSError: the claim of the folder cannot be made.
     """
     others = OtherWorkers(Watcher(batch.output), say)
     with hold(batch.output, batch.plan_hash, say) as mine:
@@ -55,7 +56,8 @@ def lock_output_alone(batch: Batch, say: Callable[[str], None]) -> Iterator[Call
     workers see that this process lives; call it every few seconds.
 
     Raises:
-        OutputError: another run holds the folder, or workers train into it.
+        OutputError: another run holds the folder, workers train into it, or the heartbeat file cannot be written.
+        OSError: the claim of the folder cannot be made.
     """
     with lock_output(batch, say) as claims, pause_workers(batch.output, claims, say) as beat:
         yield beat
