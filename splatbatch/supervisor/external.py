@@ -347,7 +347,7 @@ class Artifacts:
 
     @property
     def last_step(self) -> int:
-        """Step by which the trainer names its final product."""
+        """Step by which the trainer names its final product; 0 if `finish` names no last step."""
         return self.finish.last_step or 0
 
     def newest(self) -> SplatCandidate | None:
