@@ -31,7 +31,7 @@ ENOUGH = 0.5
 SPARE = 0.05
 """Share of the time until the deadline that may be left over without an adjustment."""
 FEW = 0.3
-"""Share of the patches that must still be open for more steps; fewer would make the patches uneven."""
+"""Attempts get more steps only if more than this share of the patches has not begun, lest the patches be uneven."""
 MOST_MORE = 1.5
 """Largest ratio of the steps of a patch to the fewest steps of any."""
 AIM = 0.01
