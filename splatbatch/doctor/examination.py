@@ -88,7 +88,7 @@ def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[C
         has_viewer: whether the 3D viewer of the pages is installed.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist, so that the batch cannot be judged.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist, so that the batch is not judged.
         OSError: no process can be started.
         LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
     """

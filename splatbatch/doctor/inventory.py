@@ -73,7 +73,7 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
             the estimate of disk space.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
     wanted = {

@@ -28,7 +28,8 @@ def preflight(
         footprints: memory estimates by patch; patches without an estimate are left out.
 
     Raises:
-        TrainerError, ExecutorError: another check found a problem that prevents training here.
+        TrainerError, ExecutorError: another check found a problem that prevents training here, or the first
+            GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     job, on_cpu = inventory.job(config, recipes, footprints), is_on_cpu(config.executor, config.training.device)
     found = [*of_job(job), *of_machine(inventory.machine(), on_cpu=on_cpu, trains_itself=job.trains_itself)]

@@ -136,7 +136,7 @@ def _turns(pid: int) -> str:
 class LocalExecutor:
     """Starts and ends supervisors on this machine; a supervisor stops its attempt when this process dies.
 
-    The scheduler reaches the machine only through this class, so that tests and benchmarks can simulate a machine.
+    The scheduler starts and ends attempts only through this class, so that tests and benchmarks can simulate a machine.
     """
 
     def __init__(self, config: ExecutorConfig, device: str, *, shares_gpus: bool = False) -> None:
@@ -148,8 +148,8 @@ class LocalExecutor:
             shares_gpus: whether attempts share a GPU by CUDA MPS, if it is installed.
 
         Raises:
-            ExecutorError: the config or CUDA_VISIBLE_DEVICES names a missing GPU, or GPUs are wanted and cannot be
-                used.
+            ExecutorError: the config, or CUDA_VISIBLE_DEVICES as its first, names a missing GPU; or GPUs are wanted and
+                cannot be used.
             OSError: no temporary folder can be made for CUDA MPS.
         """
         cards = chosen_cards(config, device)

@@ -455,7 +455,7 @@ def is_on_cpu(config: ExecutorConfig, device: str) -> bool:
         device: `training.device`: "auto", "cuda" or "cpu".
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     if device == "cpu" or config.gpus == ():
         return True
@@ -472,7 +472,7 @@ def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
         device: `training.device`: "auto", "cuda" or "cpu".
 
     Raises:
-        ExecutorError: the config or CUDA_VISIBLE_DEVICES names a GPU that is missing, or a GPU cannot be used.
+        ExecutorError: the config, or CUDA_VISIBLE_DEVICES as its first, names a missing GPU; or GPUs cannot be used.
             Also with device "cuda" if no GPU is here and visible.
     """
     if is_on_cpu(config, device):
@@ -498,7 +498,7 @@ def visible_cards() -> tuple[gpu.Gpu, ...]:
     do not count.
 
     Raises:
-        ExecutorError: none of the named GPUs exists on this machine.
+        ExecutorError: the first named GPU does not exist on this machine.
     """
     cards, told = gpu.gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")
     if told is None or not cards:

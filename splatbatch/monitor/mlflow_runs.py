@@ -53,7 +53,7 @@ FINAL = ("psnr_covered", "psnr", "ssim_covered", "ssim", "lpips", "training_psnr
 MOST_CHARS = 500
 """Most characters of a parameter's value, and of an error message."""
 MOST_LOG_BYTES = 8 * MIB
-"""Size of the largest file of an attempt that is stored: 8 MiB."""
+"""Size of the largest file of an attempt that is stored, the splat excepted: 8 MiB."""
 PATIENCE = {
     "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # MLflow's default retries for four minutes before it reports an error
@@ -96,7 +96,7 @@ def remedy(store: str) -> str:
 
 
 class MlflowSink(Sink):
-    """Starts the recording process whenever attempts have ended since the last process began, one process at a time."""
+    """Starts the recording process: at first, at the end, and when attempts have ended meanwhile; one at a time."""
 
     name = "tracking.mlflow"
 
@@ -131,7 +131,9 @@ class MlflowSink(Sink):
         self._is_due |= isinstance(event, AttemptEnded)
 
     def tick(self) -> Iterator[str]:
-        """Check the running process; start one if attempts have ended, or if writing failed and the pause is over.
+        """Check the running process; start one at first, if attempts have ended, or if writing failed.
+
+        After a failure none starts until the pause is over, except at the end of the batch.
 
         Yield a message if a process failed for another reason than the one before, or after the end of the batch.
         """
@@ -218,6 +220,8 @@ def without_passwords(words: str) -> str:
 
 def write(order: Mapping[str, Any]) -> None:
     """Write the attempts that are not in the store yet; after the batch's end also the report and the final state.
+
+    Runs that an earlier process left incomplete are deleted and written anew.
 
     Args:
         order: order of the batch: store, experiment, output folder, settings, and whether the batch has ended.

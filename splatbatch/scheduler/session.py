@@ -48,7 +48,7 @@ def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False
     Raises:
         TrainerError, ExecutorError: nothing can be trained on this machine.
         OutputError: the ledger cannot be written.
-        OSError: the output folder cannot be written, or no process can be started.
+        OSError: the output folder or a temporary folder cannot be written, or no process can be started.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
         SplatbatchError: an attempt of an earlier run does not end.
     """

@@ -51,6 +51,7 @@ def make(config: Config, task: Task, hooks: RunHooks, verb: str, ledger: Ledger 
     Raises:
         SplatbatchError: the product could not be made, or the run was stopped. The message has the reason; the hint
             names the log of a failed attempt.
+        OutputError: the ledger cannot be written.
         ExecutorError: there is no slot (GPU or share of the CPU) for the task on this machine, or none became free.
     """
     found = make_all(config, [task], hooks, {task.name: verb}, ledger)[task.name]

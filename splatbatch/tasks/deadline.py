@@ -215,7 +215,7 @@ def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision
 
     Raises:
         ConfigError: the deadline is past.
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     asked, then = batch.config.deadline, batch.shared.deadline
@@ -241,7 +241,7 @@ def speeds_of(batch: Batch) -> tuple[Speeds, int]:
     0 patches: the speeds are those of the model alone.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
         LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
     """
     bare = batch.with_shared(replace(batch.shared, deadline=None))

@@ -88,7 +88,7 @@ def footprints_of(
         extents: sizes of the patches, by their models' folders; None: the models are read here.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
         LaterFormatError: a later version of splatbatch wrote the manifest of the backdrop.
     """
     card_mib = smallest_mib(config)
@@ -124,7 +124,7 @@ def tight(found: Mapping[str, MemoryEstimate], config: Config) -> dict[str, str]
     Empty if all fit, without a GPU, or if its memory is unknown.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     card_mib = smallest_mib(config)
     reasons = {name: why_tight(footprint, card_mib) for name, footprint in found.items()} if card_mib else {}
@@ -135,7 +135,7 @@ def record(found: Mapping[str, MemoryEstimate], config: Config, ledger: Ledger) 
     """Write a notice into the ledger for each memory estimate, and for each patch that may not fit into the GPU.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
         OutputError: the ledger cannot be written.
     """
     reasons = tight(found, config)
@@ -149,7 +149,7 @@ def cards(config: Config) -> tuple[gpu.Gpu, ...]:
     """Return the GPUs that the batch may use; empty with `device: cpu`, or if none is found.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     wanted = config.executor.gpus
     if config.training.device == "cpu":
@@ -161,7 +161,7 @@ def num_slots(config: Config, needs: Iterable[MemoryEstimate]) -> int:
     """Return how many patches with these memory estimates will train at once, on all GPUs, else on the CPU.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     return len(cards(config)) * seats_per_gpu(config, needs) or config.executor.cpu_slots
 
@@ -192,7 +192,7 @@ def seats_per_gpu(config: Config, needs: Iterable[MemoryEstimate], free_mib: flo
         free_mib: free memory of the GPU before the batch, in MiB; 0: unknown, and all of the smallest GPU is assumed.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     if (wanted := config.executor.patches_per_gpu) != "auto":
         return wanted
@@ -208,7 +208,7 @@ def packed_slowdown(config: Config, at_once: int) -> float:
     """Return the factor by which each patch takes longer while `at_once` share the GPUs; 1.0 without a GPU.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     num_gpus = len(cards(config))
     return max(1.0, PACKED_SHARE * at_once / num_gpus) if num_gpus else 1.0
@@ -218,7 +218,7 @@ def smallest_mib(config: Config) -> int | None:
     """Return the memory of the smallest GPU of a batch in MiB; None without a GPU, or if NVML does not report it.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     return min((card.total_mib for card in cards(config) if card.total_mib), default=None)
 
@@ -257,7 +257,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
             time of the others. If all have none, the duration is unknown.
 
     Raises:
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
         LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
     """
     own = [task.expected for task in batch.only(names).tasks if task.expected]

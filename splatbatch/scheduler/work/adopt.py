@@ -48,7 +48,7 @@ def adopt(batch: Batch, ledger: Ledger, hooks: WaitHooks = ENDLESS) -> dict[str,
     Raises:
         ExecutorError: an attempt may still run, but the config names GPUs that cannot be used here.
         StopRequested: a stop was requested.
-        OSError, SplatbatchError: the disk is full, or an attempt does not end.
+        OSError, SplatbatchError: the disk is full, an attempt does not end, or the ledger cannot be written.
     """
     for task in batch.tasks:  # also those without open attempts: their manifests are rewritten at times
         sweep(task.home.path)
@@ -73,7 +73,7 @@ def adopt_task(task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[
         beat: writes the heartbeat by which others see that this worker lives; called while waiting.
 
     Raises:
-        OSError, SplatbatchError: the disk is full, or an attempt does not end.
+        OSError, SplatbatchError: the disk is full, an attempt does not end, or the ledger cannot be written.
     """
     sweep(task.home.path, spares_living=True)
     left = left_of(task, endings)

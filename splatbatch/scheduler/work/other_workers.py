@@ -33,7 +33,7 @@ class OtherWorkers:
     """Time of the next message about each wait, by task."""
 
     def report(self, owner: WorkerRecord, task: str, *, though_well: bool = False) -> None:
-        """Report that a task waits for another worker, if that worker is silent; at once, then every 30 s.
+        """Report that a task waits for another worker, if that is silent or unknown; at once, then every 30 s.
 
         A worker is silent if its heartbeat, written every few seconds, has not changed for 30 s.
 

@@ -55,7 +55,7 @@ class TimeLeft:
         A task of unknown duration fits as long as any time is left.
 
         Raises:
-            ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+            ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
             LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
         """
         if self.end == math.inf:

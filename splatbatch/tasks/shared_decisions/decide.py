@@ -44,7 +44,7 @@ def decide_deadline(batch: Batch, todo: PendingTasks) -> SharedDecisions:
 
     Raises:
         ConfigError: the deadline is past.
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     choice = choice_for(batch, todo, time.time())
@@ -68,7 +68,7 @@ def preview_decisions(batch: Batch, todo: PendingTasks) -> Batch:
     Raises:
         SceneError: patches are too far apart to share an offset.
         ConfigError: the deadline is past.
-        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
+        ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     for step in (decide_frame, decide_holdout, decide_deadline):
