@@ -1,8 +1,8 @@
 """Adjusts the step budget of a batch with a deadline, at each begin of an attempt, by measured speeds.
 
 The first budget follows from a forecast, which may be wrong by a factor, as on another GPU or a busy machine. New
-attempts get fewer steps if the deadline would be missed. They get more if much time would be left, and enough patches
-to share it: never more than the YAML's, nor 1.5 times the fewest. Running attempts keep their budget.
+attempts get fewer steps, or smaller photographs, if the deadline would be missed. They get more steps if much time
+would be left, and enough patches to share it: then never more than the YAML's, nor 1.5 times the fewest. Running attempts keep their budget.
 
 A slot is a GPU or a share of the CPU; a standby is an attempt that is prepared while all slots are busy.
 """
@@ -25,7 +25,7 @@ from splatbatch.tasks.task import Task
 from splatbatch.text import clock
 
 NEWEST = 50
-"""Number of attempts, those that began last, by which the speed is measured."""
+"""Number of attempts, those made last, by which the speed is measured."""
 ENOUGH = 0.5
 """Share of an attempt's steps after which its speed counts; first steps have few Gaussians and small photographs."""
 SPARE = 0.05
@@ -33,7 +33,7 @@ SPARE = 0.05
 FEW = 0.3
 """Attempts get more steps only if more than this share of the patches has not begun, lest the patches be uneven."""
 MOST_MORE = 1.5
-"""Largest ratio of the steps of a patch to the fewest steps of any."""
+"""Largest ratio of the steps of a patch to the fewest of any that time to spare may bring about."""
 AIM = 0.01
 """Share of the time until the deadline that an adjustment keeps as a reserve."""
 
@@ -49,6 +49,10 @@ class DeadlineBudget:
             choice: decision on the deadline, with its first budget.
             ledger: ledger for notices about adjustments.
             end: deadline by the clock of the loop, in seconds.
+
+        Raises:
+            ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
+            LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
         """
         self.choice = choice
         self.newest: deque[RunningAttempt] = deque(maxlen=NEWEST)

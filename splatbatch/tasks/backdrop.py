@@ -1,6 +1,6 @@
 """Adds borders and the backdrop to the patches of a cut scene.
 
-The backdrop is a task of its own: the whole scene, trained first with few Gaussians, and drawn behind every patch.
+The backdrop is a task of its own: the whole scene, trained first with few Gaussians, and drawn behind the patches.
 Patches wait for the backdrop; if its training fails, they train without it. Photographs added after the split do not
 change it.
 """

@@ -146,7 +146,7 @@ class Batch:
             rejections: reasons why the audit rejects tasks, by name; tasks without a reason are not rejected.
 
         Raises:
-            SceneError: the shared decisions have changed, and partition.json is broken.
+            SceneError: the shared decisions have changed, and a split was interrupted or partition.json is broken.
             LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         standing = self.standing("content")
@@ -158,7 +158,7 @@ class Batch:
         Up-to-date products are not made again: their tasks are not added.
 
         Raises:
-            SceneError: the shared decisions have changed, and partition.json is broken.
+            SceneError: the shared decisions have changed, and a split was interrupted or partition.json is broken.
             LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         needed = {name for task in self.tasks for name in task.required}.difference(self.names)

@@ -172,7 +172,7 @@ class FreshnessChecker:
             rejection: reason why the audit rejects it; empty: it is not rejected.
 
         Raises:
-            SceneError: the shared decisions have changed, and partition.json is broken.
+            SceneError: the shared decisions have changed, and a split was interrupted or partition.json is broken.
             LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         if (now := time.monotonic()) >= self._next_look:
@@ -202,7 +202,7 @@ class FreshnessChecker:
         False for a task that was given up; a rejection by the audit is not looked at.
 
         Raises:
-            SceneError: the shared decisions have changed, and partition.json is broken.
+            SceneError: the shared decisions have changed, and a split was interrupted or partition.json is broken.
             LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         return is_due(self.state(name))
@@ -211,7 +211,7 @@ class FreshnessChecker:
         """Return whether the product of a task is up to date, also if file contents were not compared.
 
         Raises:
-            SceneError: the shared decisions have changed, and partition.json is broken.
+            SceneError: the shared decisions have changed, and a split was interrupted or partition.json is broken.
             LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         return isinstance(self.state(name), UpToDate)

@@ -65,7 +65,11 @@ class ContentHasher:
         self._reading: CallQueue[Task] | None = None
 
     def tell(self, event: Event) -> None:
-        """Take an event of the ledger: the files of a patch that was trained are queued; other events are ignored."""
+        """Take an event of the ledger: the files of a patch that was trained are queued; other events are ignored.
+
+        Raises:
+            KeyError: the batch has no such task.
+        """
         if isinstance(event, AttemptEnded) and event.outcome == "trained":
             self.want(event.patch)
 
@@ -83,6 +87,10 @@ class ContentHasher:
         Called many times a second.
 
         A manifest (result.json) that cannot be written is left to the next run.
+
+        Raises:
+            OSError: no reader process can be started.
+            LaterFormatError: a later version of splatbatch wrote a manifest.
         """
         if self._reading is None and self._waiting:
             self._reading = self._next()
@@ -100,6 +108,7 @@ class ContentHasher:
         Raises:
             StopRequested: a stop was requested.
             OSError: no reader process can be started.
+            LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
         """
         while self._reading or self._waiting:
             reading, self._reading = self._reading or self._next(), None

@@ -127,7 +127,7 @@ class TaskClaimer(RunHooks):
             fresh: names of tasks that were up to date at the start; tasks trained by other workers are added.
 
         Raises:
-            SceneError: the shared decisions have changed, and partition.json is broken.
+            SceneError: the shared decisions have changed, and a split was interrupted or partition.json is broken.
             LaterFormatError: a later version of splatbatch wrote a record that is read.
         """
         tasks = [self.standing.tasks[name] for name in (*fresh, *self.trained_elsewhere)]
@@ -185,7 +185,7 @@ def left_over(batch: Batch, before: Mapping[str, TaskProgress], standing: Freshn
         standing: freshness checker of the batch.
 
     Raises:
-        SceneError: the shared decisions have changed, and partition.json is broken.
+        SceneError: the shared decisions have changed, and a split was interrupted or partition.json is broken.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     due = (name for name in batch.names if standing.is_due(name))

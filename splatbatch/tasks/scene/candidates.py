@@ -101,6 +101,7 @@ def merge_candidates(batch: Batch, partition: Partition) -> tuple[tuple[MergeCan
     cannot be merged.
 
     Raises:
+        SceneError: the shared decisions have changed, and a split was interrupted or partition.json is broken.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
     """
     standing = batch.whole().standing("content")
