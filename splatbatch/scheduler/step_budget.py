@@ -2,7 +2,8 @@
 
 The first budget follows from a forecast, which may be wrong by a factor, as on another GPU or a busy machine. New
 attempts get fewer steps, or smaller photographs, if the deadline would be missed. They get more steps if much time
-would be left, and enough patches to share it: then never more than the YAML's, nor 1.5 times the fewest. Running attempts keep their budget.
+would be left, and enough patches to share it: then never more than the YAML's, nor 1.5 times the fewest. Running
+attempts keep their budget.
 
 A slot is a GPU or a share of the CPU; a standby is an attempt that is prepared while all slots are busy.
 """

@@ -34,7 +34,7 @@ from splatbatch.tasks.product import compare_product, damaged_state
 from splatbatch.tasks.task import Task, untrained
 
 STAMPS = Stamps()
-"""Shared cache of file hashes: the state of products is asked every second, but a file is hashed again only if it changes."""
+"""Shared cache of file hashes: the state of products is asked every second, a file hashed again only if it changes."""
 FEWER: tuple[Rung, ...] = ({"features": "x0.5"}, {"features": "x0.5"})
 """Rungs after an attempt ran out of memory: half, then a quarter of the features per photograph."""
 ONE_THREAD: tuple[Rung, ...] = ({"threads": 1},)
