@@ -73,7 +73,7 @@ class Cancellations:
         Raises:
             OutputError: the ledger cannot be written.
             OSError: the file of a request cannot be removed.
-            LaterFormatError: a later version of splatbatch wrote a request.
+            LaterFormatError: a later version of splatbatch wrote a request, or a heartbeat file.
         """
         loop, hooks, requests = self.loop, self.loop.hooks, list[Path]()
         if time.monotonic() >= self._next_look:

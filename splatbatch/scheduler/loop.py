@@ -60,7 +60,7 @@ class Loop(LoopState):
         Raises:
             OutputError: the ledger cannot be written.
             OSError: deadline.json cannot be written, or a request to cancel cannot be removed.
-            LaterFormatError: a later version of splatbatch wrote a request to cancel.
+            LaterFormatError: a later version of splatbatch wrote a request to cancel, or a heartbeat file.
             SplatbatchError: an attempt of a dead worker does not end.
         """
         try:

@@ -59,6 +59,7 @@ class Queue:
 
         Raises:
             OSError, SplatbatchError: a claim failed: an attempt of a dead worker does not end, or the disk is full.
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
         """
         needed = {
             name for name in self._needed if self.is_open(TaskId.of_folder(name)) or self._hooks.is_elsewhere(name)

@@ -103,6 +103,7 @@ class RetryHandling:
 
         Raises:
             OutputError: the ledger cannot be written.
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
         """
         loop, task, slot, cause = self.loop, running.task, running.slot, diagnosis.cause
         past, evidence, is_excused = self._history(task), "; ".join(diagnosis.evidence), True
@@ -138,6 +139,7 @@ class RetryHandling:
 
         Raises:
             OutputError: the ledger cannot be written.
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
         """
         self._not_started(task, diagnosis, traceback)
         if diagnosis.action == "retry" and diagnosis.phase != COLLECT:

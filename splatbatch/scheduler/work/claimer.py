@@ -90,6 +90,7 @@ class TaskClaimer(RunHooks):
 
         Raises:
             OSError, SplatbatchError: an attempt of a dead worker does not end, or the disk is full.
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
         """
         name = task.name
         if task.claim is not None:
@@ -113,7 +114,11 @@ class TaskClaimer(RunHooks):
         return LOOK_S
 
     def is_elsewhere(self, name: str) -> bool:
-        """Return whether another worker has claimed a task; the answer may be 2 s old."""
+        """Return whether another worker has claimed a task; the answer may be 2 s old.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
+        """
         asked, answer = self._elsewhere.get(name, (-LOOK_S, False))
         if (now := time.monotonic()) >= asked + LOOK_S:
             asked, answer = now, self.claims.is_elsewhere(name)
@@ -146,6 +151,9 @@ class TaskClaimer(RunHooks):
 
         A worker takes tasks over if this worker seems dead. Claims are read every 2 s at most; between, the result is
         empty.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
         """
         if time.monotonic() < self._next_look:
             return {}

@@ -41,6 +41,7 @@ def lock_output(batch: Batch, say: Callable[[str], None]) -> Iterator[Claims]:
     Raises:
         OutputError: another run holds the folder, workers train into it, or the heartbeat file cannot be written.
         OSError: the claim of the folder cannot be made.
+        LaterFormatError: a later version of splatbatch wrote a heartbeat file.
     """
     others = OtherWorkers(Watcher(batch.output), say)
     with hold(batch.output, batch.plan_hash, say) as mine:
@@ -58,6 +59,7 @@ def lock_output_alone(batch: Batch, say: Callable[[str], None]) -> Iterator[Call
     Raises:
         OutputError: another run holds the folder, workers train into it, or the heartbeat file cannot be written.
         OSError: the claim of the folder cannot be made.
+        LaterFormatError: a later version of splatbatch wrote a heartbeat file.
     """
     with lock_output(batch, say) as claims, pause_workers(batch.output, claims, say) as beat:
         yield beat
@@ -71,6 +73,7 @@ def pause_workers(output: OutputFolder, claims: Claims, say: Callable[[str], Non
 
     Raises:
         OutputError: a worker trains into the folder.
+        LaterFormatError: a later version of splatbatch wrote a heartbeat file.
     """
     others = OtherWorkers(Watcher(output), say)
     check = partial(others.check_none, claims.heartbeat)
@@ -94,6 +97,7 @@ def preparation(claims: Claims, others: OtherWorkers, meanwhile: Callable[[], No
 
     Raises:
         OSError: no claim can be made.
+        LaterFormatError: a later version of splatbatch wrote a heartbeat file.
     """
     began = time.monotonic()
     try:

@@ -41,6 +41,9 @@ class OtherWorkers:
             owner: the other worker, as `Claims.take` returns it; without a name, its claim cannot be read.
             task: name of the task, or of the preparation, for the message.
             though_well: report also a worker that is not silent, since nothing else goes on meanwhile.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
         """
         silent_s, now = self.watcher.silent_s(owner), time.monotonic()
         is_quiet = silent_s >= workers.QUIET_S or not owner.worker
@@ -62,6 +65,7 @@ class OtherWorkers:
 
         Raises:
             OutputError: a worker trains into the folder.
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
         """
         if living := self._await(LOCAL, "", beat):
             raise OutputError(
@@ -79,6 +83,7 @@ class OtherWorkers:
 
         Raises:
             ExecutorError: another run trains into the folder under another YAML or version.
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
         """
         if living := self._await(mine.worker, mine.terms, beat):
             raise ExecutorError(

@@ -44,6 +44,9 @@ class OtherWorkersHistory:
         """Return by task the failures that concern this machine; a task without such failures has an empty tuple.
 
         Such a failure occurred on a worker of this host, or has a cause that all workers share.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
         """
         told = {
             name: [event for path, event in found if self._concerns_us(path, event)]
