@@ -462,6 +462,10 @@ class FinishWatch:
         Args:
             now: time by a clock that never goes back, in seconds.
             said: number of bytes that the process has printed so far.
+
+        Raises:
+            TooSlow: the regular expression of the step takes too long only at the second look at the names.
+            TooManyFiles: the folder has filled up between these looks.
         """
         if self.is_given_up:
             return

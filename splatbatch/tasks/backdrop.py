@@ -40,6 +40,7 @@ def as_cut(config: Config, patches: tuple[Patch, ...], output: OutputFolder) -> 
     Raises:
         SceneError: the partition is broken, a split was interrupted, or a patch has the name of the backdrop.
         LaterFormatError: a later version of splatbatch wrote partition.json.
+        PermissionError: a folder of the scene may not be entered.
     """
     for patch in patches:  # its results, or those of a scene of a list, would lie under that name
         if patch.name == BACKDROP:

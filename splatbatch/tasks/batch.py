@@ -266,6 +266,7 @@ def open_batch(
         SceneError: there are no patches, or the partition is broken.
         FolderNamed: a folder without a YAML is named, or a folder instead of a patch.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
+        PermissionError: a folder of the scene may not be entered.
     """
     chosen, patches = named_batch(path, names)
     return _opened(chosen, patches, changes or {}, as_names(conditions))
@@ -298,6 +299,7 @@ def batch_of(
         SceneError: there are no patches, or the partition is broken.
         FolderNamed: a folder is named instead of a patch.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
+        PermissionError: a folder of the scene may not be entered.
     """
     try:
         patches, output = find_patches(config.scene), OutputFolder(config.output.folder)
