@@ -41,8 +41,8 @@ PER_PATCH = (
 class MetricsFile(Sink):
     """Rewrites metrics.prom every few seconds, whole or not at all; an error of the disk is ignored.
 
-    Of several workers usually one writes: a worker that finds the file changed since its last look does not write. At its
-    end each worker writes.
+    Of several workers usually one writes: a worker that finds the file changed since its last look does not write. At
+    its end each worker writes.
     """
 
     def __init__(
