@@ -120,6 +120,7 @@ class Publisher:
 
         Raises:
             OSError: the working folder cannot be written, or publish.json cannot be while losses are recorded.
+            ValueError: the file of a splat was changed meanwhile: it is no splat, or is truncated.
             KeyError: the rendering process yields no figures of the tiles.
             RuntimeError: splat-transform is needed, and there is no cache folder; see `cache_folder`.
         """
@@ -305,6 +306,7 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
         SplatbatchError: some or all files could not be published, or their loss of quality could not be measured. Files
             that were published are in place and in publish.json.
         OSError: the working folder or publish.json cannot be written.
+        ValueError: the file of a splat was changed meanwhile: it is no splat, or is truncated.
         KeyError: the rendering process yields no figures of the tiles.
         RuntimeError: splat-transform is needed, and there is no cache folder; see `cache_folder`.
     """

@@ -159,8 +159,8 @@ def box_on(plan: Floats, places: Floats) -> Floats:
 def sky_of(splat: PublishedSplat, up: Vector) -> tuple[Color, bool]:
     """Return the colour of the sky, R, G and B from 0 to 1, and whether it was measured on photographs.
 
-    The colour is the median at the upper edge of at most MOST_PHOTOS photographs that look up, level, or down by less
-    than LEVEL. If there is none that can be read, the colour is NEUTRAL.
+    The colour is the median at the upper edge of at most MOST_PHOTOS photographs. These look up, level, or down by an
+    angle of a sine below LEVEL. If there is none that can be read, the colour is NEUTRAL.
 
     Args:
         splat: the splat, with the paths of its COLMAP model and photographs.

@@ -31,7 +31,7 @@ LEAST = 3
 COLMAP is asked to keep components from half of the photographs or 10 on, whichever is less, and never fewer.
 """
 SNAPSHOTS = 8
-"""Number of snapshots of a growing model, at least 10 photographs apart; a kill costs about an eighth of the work."""
+"""About the number of snapshots of a model, at least 10 photographs apart; a kill costs about an eighth of the work."""
 SEALED = "sealed"
 """Name of the file in a snapshot's folder that marks the snapshot as complete."""
 STILL = 0.01
@@ -48,7 +48,7 @@ The first attempt has COLMAP's defaults: 100 matches and 16 degrees between the 
 
 
 def make(work: StageAttempt) -> dict[str, Any]:
-    """Compute the poses of all photographs and write the resulting models to the folder of the product.
+    """Compute the poses of the photographs and write the resulting models to the folder of the product.
 
     Each component, a group of photographs that were mapped together, becomes a folder: 0 for the largest, then 1, 2, …
 
@@ -168,13 +168,13 @@ class ComponentGrowth:
 
         Models that add fewer than LEAST photographs to larger ones are left out.
 
-        If an earlier attempt left complete snapshots, mapping resumes from the largest one, and then maps the remaining
-        photographs, too. Incomplete snapshots are deleted.
+        If an earlier attempt left complete snapshots, mapping resumes from the largest one. It then maps the remaining
+        photographs, too, if there are at least LEAST. Incomplete snapshots are deleted.
 
         Raises:
             SceneError: the plan cannot be read.
             LaterFormatError: a later version of splatbatch wrote the plan.
-            OSError: a folder cannot be created or deleted, or progress cannot be written.
+            OSError: a folder cannot be created or deleted, or progress or the mark of a snapshot cannot be written.
         """
         import pycolmap
 
@@ -201,7 +201,7 @@ class ComponentGrowth:
         Raises:
             SceneError: the plan cannot be read.
             LaterFormatError: a later version of splatbatch wrote the plan.
-            OSError: a folder cannot be created, or progress cannot be written.
+            OSError: a folder cannot be created, or progress or the mark of a snapshot cannot be written.
         """
         import pycolmap
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PAIRS = "pairs.npy"
 AT_ONCE = 64
-"""Number of pairs that are matched in one call of COLMAP, after which progress is written."""
+"""Most pairs that are matched in one call of COLMAP, after which progress is written."""
 
 
 def choose(work: StageAttempt) -> dict[str, Any]:

@@ -166,6 +166,9 @@ def as_rig(plan: ReconstructionPlan, model: pycolmap.Reconstruction, scratch: Pa
         plan: plan of the reconstruction, with the folders of the rig's cameras, the reference first.
         model: model with the photographs' names of the plan.
         scratch: folder on a local disk for a database.
+
+    Raises:
+        OSError: an earlier database in `scratch` cannot be removed.
     """
     import pycolmap
 

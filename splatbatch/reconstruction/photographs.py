@@ -45,8 +45,9 @@ _UNIT_MM = {2: 25.4, 3: 10.0, 4: 1.0, 5: 0.001}
 def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
     """Return the plan of a reconstruction from the photographs in a folder and its subfolders.
 
-    The photographs are in natural order (IMG_2 before IMG_10). Every photograph is read completely for its hash, unless
-    the user's cache has the hash. Hidden files and copies of photographs by an earlier reconstruction are left out.
+    The photographs are in natural order (IMG_2 before IMG_10). Every usable photograph is read completely for its hash,
+    unless the user's cache has the hash. Hidden files and copies of photographs by an earlier reconstruction are left
+    out.
 
     Args:
         images: folder of the photographs.
@@ -54,8 +55,8 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
 
     Raises:
         SceneError: the folder does not exist or has fewer than three usable photographs; the message says why.
-        ConfigError: a folder of the rig has no photographs, or the rig's folders have no name in common; or pairs by
-            GPS are asked for, and fewer than three photographs have a position.
+        ConfigError: a folder of the rig has no usable photographs, or the rig's folders have no name in common; or
+            pairs by GPS are asked for, and fewer than three photographs have a position.
         LaterFormatError: a later version of splatbatch wrote a reconstruction.json below the folder.
     """
     if not images.is_dir():

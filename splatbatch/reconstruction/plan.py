@@ -191,7 +191,10 @@ class Stage:
     number: int
     """Index, from 0, of the chunk of photographs or pairs; 0 for a kind of stage that is not divided."""
     needs: tuple[str, ...]
-    """Names of the stages whose products this stage reads; empty: it reads only photographs."""
+    """Names of stages that must be made before this stage; empty: it reads only photographs.
+
+    The stage reads their products, and may read those of stages that these need.
+    """
     key: str
     """Hash of the stage's inputs and of the keys of earlier stages; a product with another key is stale."""
 

@@ -147,7 +147,7 @@ class StageAttempt:
 def with_device(options: Any) -> tuple[Any, Any]:
     """Return options of pycolmap, changed to use the GPU or not, and the device for its calls.
 
-    The GPU is used if pycolmap has CUDA and the environment variable CUDA_VISIBLE_DEVICES is not empty.
+    The GPU is used if pycolmap has CUDA and the environment variable CUDA_VISIBLE_DEVICES is set and not empty.
 
     Args:
         options: options for finding or matching features, whose `use_gpu` is set.

@@ -24,7 +24,7 @@ LEAST_RANGE_DB = 3.0
 """Least range of PSNR in dB that the scale of opacity covers, so that similar patches look similar."""
 TINY = 1e-30
 MOST_DOTS = 1500
-"""Most dots of held-out cameras that a drawing has."""
+"""Most dots of held-out cameras on the map of a scene, and of cameras in a drawing of an inspection."""
 MOST_CAMERAS = 4000
 """Most cameras on a map of a reconstruction; of more, every n-th is drawn."""
 COLORS = ("#2c7bb6", "#5aa3c4", "#c9b25b", "#e0823d", "#d7191c")

@@ -1,6 +1,6 @@
 """Pictures of the photographs whose colours differ most, before and after colour correction.
 
-Pictures are made while the report is written: few, small, read at reduced size, and none after MOST_S seconds.
+Pictures are made while the report is written: few, small, read at reduced size, and none is begun after MOST_S seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 LONG_SIDE_PX = 176
 JPEG_QUALITY = 80
 MOST_PIXELS = 16_000_000
-"""Most pixels of a photograph that is no JPEG; such a file is decoded in full, in a quarter of a second at most."""
+"""Most pixels of a photograph that is no JPEG; such a file is decoded in full, in about a quarter of a second."""
 MOST_S = 4.0
 """Time for all these pictures of a report, in seconds; after that no further photograph is decoded."""
 Folders = Callable[[str], Sequence[Path]]
@@ -45,7 +45,7 @@ def color_strip(scene: ReportedColors, folders: Sequence[Path], budget: PictureB
         scene: the photographs, and the correction of each.
         folders: folders that may hold the photographs, tried in order; empty: the result is empty.
         budget: bytes of pictures that the page may take; it shrinks by the returned pictures.
-        ends_at: time in seconds by time.monotonic() after which no photograph is decoded.
+        ends_at: time in seconds by time.monotonic() from which on no further photograph is decoded.
     """
     strip: Strip = []
     for photo in scene.photographs if folders else ():

@@ -1,4 +1,4 @@
-"""The timeline of a run for the page: every attempt as a bar in the row of its GPU, with waits, outcome and cause."""
+"""The timeline of a run for the page: attempts as bars in the rows of their slots, with waits, outcome and cause."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ class RunTimeline:
 def timelines(report: Report, links: dict[str, str]) -> list[RunTimeline]:
     """Return the timelines of the MOST_RUNS latest runs with attempts, the latest first; empty without attempts.
 
-    Workers whose times overlap count as one run. Attempts of unknown start are left out.
+    Runs that overlap, or with less than RUN_GAP_S seconds between them, count as one. Attempts of unknown start are
+    left out.
 
     Args:
         report: the facts.

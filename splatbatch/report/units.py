@@ -17,8 +17,8 @@ SIGNS = {
 def figure(value: float, digits: int = 4) -> str:
     """Return a number with few digits: 0.0831, 26.54, 12.4k, 1.2M.
 
-    Below 10,000 there are `digits` significant digits, and no fewer than the whole number has. From there on there are
-    three, with k (10^3), M (10^6) or G (10^9).
+    Below 10,000 there are up to `digits` significant digits, or as many as the whole number has if these are more.
+    From there on there are up to three, with k (10^3), M (10^6) or G (10^9).
     """
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
@@ -27,7 +27,7 @@ def figure(value: float, digits: int = 4) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time span in seconds as text: "12.3 s", "4:05 min", "2:10 h"; empty if unknown (None) or infinite."""
+    """Return a time span in seconds as text: "12.3 s", "4:05 min", "2:10 h"; empty if None or not finite."""
     if seconds is None or not math.isfinite(seconds):
         return ""
     if seconds < 60:

@@ -11,7 +11,7 @@ from splatbatch.report.facts import Report, ReportedAttempt, ReportedPatch, Repo
 from splatbatch.text import moment
 
 RUN_GAP_S = 7200.0
-"""Longest pause between two runs that are shown as one run, in seconds."""
+"""Pause between two runs, in seconds, from which on they are shown as separate runs."""
 
 
 def workers_of(output: OutputFolder, patches: Sequence[ReportedPatch]) -> tuple[ReportedWorker, ...]:

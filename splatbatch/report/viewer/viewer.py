@@ -1,6 +1,6 @@
 """The 3D viewer in the report's page: embedded once, unpacked on a click; previews of splats, and where to look from.
 
-The first view of a splat is that of a photograph, rotated so that the sky is up.
+The first view of a splat is that of a photograph, if its model can be read, rotated so that the sky is up.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class InitialCamera:
 def find_initial_camera(folder: AttemptFolder | None) -> InitialCamera | None:
     """Return the camera of the held-out view of median PSNR, else of the middle one of all images by name.
 
-    None if there is no attempt, or the model that it was trained on cannot be read or has no images.
+    None if there is no attempt, or the model that it was trained on cannot be read or has no images with finite poses.
 
     Args:
         folder: folder of the attempt that trained the splat; None: unknown.
