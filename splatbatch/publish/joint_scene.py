@@ -74,7 +74,7 @@ def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
     Raises:
         OutputError: the splats have different offsets, some are drawn antialiased and others not, or one cannot be
             read.
-        ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
+        ConfigError: the CRS is not known, is not usable, or does not fit the place of the scene.
         TrainerError: a CRS is given, and pyproj is not installed.
     """
     if len({splat.offset for splat in splats}) > 1:

@@ -82,7 +82,7 @@ def measure_tiles(splats: Sequence[PublishedSplat], folder: Tiles, tiled: Publis
         OutputError: tiles cannot be read back, or their loss cannot be measured.
         KeyError: `tiled` lacks a patch of a splat, or the rendering process yields no figures of the tiles.
         OSError: the settings of the rendering process cannot be written.
-        ConfigError: the CRS of the scene is not known.
+        ConfigError: the CRS of the scene is not known, is not usable, or does not fit its place.
         TrainerError: the scene has a CRS, and pyproj is not installed.
     """
     tiles = tiled.tiles or TilesRecord()

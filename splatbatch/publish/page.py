@@ -100,7 +100,7 @@ def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform
     Raises:
         TrainerError: the viewer is not built, or a program or package that is needed is not installed.
         OutputError: the splat cannot be read, or cannot be converted for the viewer.
-        ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
+        ConfigError: the CRS is not known, is not usable, or does not fit the place of the scene.
         OSError: the page cannot be written.
     """
     if not viewer_script():
@@ -146,7 +146,7 @@ def facts_of(splat: PublishedSplat, crs: str) -> PageFacts:
 
     Raises:
         OutputError: the splat cannot be read.
-        ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
+        ConfigError: the CRS is not known, is not usable, or does not fit the place of the scene.
         TrainerError: a CRS is given, and pyproj is not installed.
     """
     stage = set_stage(splat, crs)

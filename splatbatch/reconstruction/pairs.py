@@ -37,8 +37,9 @@ def pairs_of(plan: ReconstructionPlan, descriptors: Iterable[Descriptors] = ()) 
 
     Args:
         plan: the photographs, and how pairs are chosen.
-        descriptors: descriptors of each photograph, [n, 128], in the order of the plan; read only if a photograph has
-            no neighbours by GPS. Empty: no pair is chosen by appearance.
+        descriptors: descriptors of each photograph, [n, 128], in the order of the plan. They are not read if all
+            pairs are matched, or if pairs are chosen by GPS and every photograph has a position. Empty: no pair is
+            chosen by appearance.
     """
     n = len(plan.photographs)
     if plan.pairing == "all":

@@ -27,7 +27,8 @@ def write_report(
     """Write report.json, report.md and report.html of a batch, from the files of its output folder; return the facts.
 
     Args:
-        output: the output folder; the reports are written into it, and earlier ones replaced.
+        output: the output folder; the reports are written into it, and earlier ones replaced. Missing or
+            outdated previews of splats are written there, too.
         names: names of the tasks to report; without `standing`, tasks that the folder has are added.
         variants: variants of a sweep; empty: the batch is no sweep.
         previews_mib: most MiB of report.html for splats that open in 3D; 0: none.
@@ -48,7 +49,8 @@ def write_facts(report: Report, output: OutputFolder, previews_mib: int, standin
 
     Args:
         report: the facts.
-        output: the output folder, which gets the files, and has the pictures and curves for the page.
+        output: the output folder, which gets the files, and has the pictures and curves for the page. Missing or
+            outdated previews of splats are written there, too.
         previews_mib: most MiB of report.html for splats that open in 3D; 0: none.
         standing: names the folders of photographs; None: the page has no pictures of colour correction.
 

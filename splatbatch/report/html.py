@@ -54,7 +54,7 @@ def render(name: str, **facts: Any) -> str:
 
     Args:
         name: file name of the template, as "page.html.j2".
-        facts: values by the name that the template uses; all are escaped.
+        facts: values by the name that the template uses; all are escaped, except those of the type `Markup`.
 
     Raises:
         jinja2.TemplateNotFound: there is no such template.

@@ -118,7 +118,7 @@ def to_html(
 
     Args:
         report: the facts.
-        output: the output folder, for curves and pictures; previews of splats that are out of date are written there.
+        output: the output folder, for curves and pictures; missing or outdated previews of splats are written there.
         previews_mib: most MiB of splats that open in 3D; 0: none.
         folders: returns the folders of a scene's photographs, for pictures of colour correction.
         version: version of the report, which the page of `serve` follows; None: the page is a file.

@@ -280,7 +280,7 @@ def _halves(means: FloatArray, rows: Rows) -> tuple[Rows, Rows]:
 
 
 def box_of(gaussians: Gaussians) -> Box:
-    """Return the box around Gaussians, extended by their median size.
+    """Return the box around Gaussians, extended by the median of their largest standard deviations.
 
     The outermost Gaussians on each side are left out, together at most a thousandth (1 - KEPT) of all importance.
 

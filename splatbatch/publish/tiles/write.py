@@ -161,7 +161,7 @@ class Tiles:
         Raises:
             OutputError: a patch cannot be tiled, or its kept tileset.json cannot be read; colours of the patches have
                 different degrees; or the folder holds tiles of the scene instead of patches, or vice versa.
-            ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
+            ConfigError: the CRS is not known, is not usable, or does not fit the place of the scene.
             TrainerError: a CRS is given, and pyproj is not installed.
             ValueError: without earlier tiles: the file of a splat is no splat, or is truncated.
             OSError: files cannot be read or written.
@@ -209,7 +209,7 @@ class Tiles:
             known: record of earlier tiles; blank: there are none.
 
         Raises:
-            ConfigError: the CRS is not known, or the scene lies outside the area that it is made for.
+            ConfigError: the CRS is not known, is not usable, or does not fit the place of the scene.
             TrainerError: a CRS is given, and pyproj is not installed.
             ValueError: a file is no splat, or is truncated.
             OSError: a splat cannot be read.
@@ -236,7 +236,7 @@ class Tiles:
         Raises:
             OutputError: a tile cannot be read, the tiles do not hold all Gaussians of the splat, or the PLY cannot be
                 written.
-            ConfigError: the CRS of the scene is not known.
+            ConfigError: the CRS of the scene is not known, is not usable, or does not fit its place.
             TrainerError: the scene has a CRS, and pyproj is not installed.
             KeyError: `tiles` lacks a part of the splat.
         """
