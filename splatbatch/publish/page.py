@@ -43,7 +43,7 @@ SHARED = "base-uri 'none'; form-action 'none'"
 SIZE, MARGIN = 200.0, 8.0
 NICE = (1, 2, 5, 10)
 LOOKS_DOWN = -0.5
-"""Largest upward part of a viewing direction that counts as steeply down: 30 degrees below the horizon or more."""
+"""Upward part of a viewing direction below which it counts as steeply down: more than 30 degrees below the horizon."""
 
 
 @dataclass(frozen=True)

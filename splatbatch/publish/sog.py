@@ -46,7 +46,7 @@ ROUNDS = 8
 MOST_ROUNDS_IN_A_LINE = 2000
 """Most iterations of k-means in one dimension, for a codebook; an iteration takes 50 microseconds."""
 AT_ONCE = 1 << 14
-"""Number of rows that `nearest` compares with all centres in one matrix product, which bounds its memory."""
+"""Most rows that `nearest` compares with all centres in one matrix product, which bounds its memory."""
 
 
 def write_sog(path: Path, gaussians: Gaussians, *, is_antialiased: bool = False) -> None:

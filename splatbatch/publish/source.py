@@ -100,6 +100,8 @@ class PublishedSplat:
 def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
     """Return the splats to publish, patches first, after checking their files by content.
 
+    An accepted splat that has changed on disk is recorded as damaged in the output folder.
+
     Args:
         batch: the batch.
         names: names of patches, and "scene" for the merged scene; empty: the merged scene, or all patches if it does
@@ -134,6 +136,8 @@ def publishable(batch: Batch) -> tuple[list[PublishedSplat], dict[str, str]]:
 
     A splat that is damaged is such a reason, too, and raises no error. For publishing after a batch.
 
+    An accepted splat that has changed on disk is recorded as damaged in the output folder.
+
     Raises:
         LaterFormatError: a later version of splatbatch wrote a record that the status of a patch needs.
     """
@@ -153,6 +157,8 @@ def publishable(batch: Batch) -> tuple[list[PublishedSplat], dict[str, str]]:
 
 def viewed(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
     """Return the splats that `splatbatch view` shows: of each named patch the accepted splat, even if it is stale.
+
+    An accepted splat that has changed on disk is recorded as damaged in the output folder.
 
     Args:
         batch: the batch.

@@ -1,4 +1,4 @@
-"""Renders HTML and Markdown from templates; all values are escaped as text, which prevents injection."""
+"""Renders HTML and Markdown from templates; values are escaped as text, unless a template marks them as safe."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def render(name: str, **facts: Any) -> str:
 
     Args:
         name: file name of the template, as "page.html.j2".
-        facts: values by the name that the template uses; all are escaped, except those of the type `Markup`.
+        facts: values by the name that the template uses; escaped unless the template marks them as safe.
 
     Raises:
         jinja2.TemplateNotFound: there is no such template.
@@ -89,7 +89,7 @@ def _html(value: object) -> object:
 
 
 def templates_of(package: str, spell: Callable[[object], object] = _html) -> Environment:
-    """Return a Jinja environment for the templates of a package: all values are escaped, unknown names are errors.
+    """Return a Jinja environment for the templates of a package: values are escaped by default, unknown names are errors.
 
     Args:
         package: full name of a package that has a folder "templates".
