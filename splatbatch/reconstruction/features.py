@@ -139,7 +139,7 @@ def look(work: StageAttempt, name: str) -> dict[str, float]:
         name: name of the photograph, relative to that folder.
 
     Raises:
-        OSError: the photograph cannot be read or decoded.
+        OSError: the photograph cannot be read or decoded; damaged files may raise any other error of Pillow.
         SceneError: the plan cannot be read.
         LaterFormatError: a later version of splatbatch wrote the plan.
     """

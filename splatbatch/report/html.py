@@ -89,7 +89,7 @@ def _html(value: object) -> object:
 
 
 def templates_of(package: str, spell: Callable[[object], object] = _html) -> Environment:
-    """Return a Jinja environment for the templates of a package: values are escaped by default, unknown names are errors.
+    """Return a Jinja environment for a package: values are escaped by default, unknown names are errors.
 
     Args:
         package: full name of a package that has a folder "templates".
