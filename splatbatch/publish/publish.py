@@ -121,7 +121,7 @@ class Publisher:
         Raises:
             OSError: the working folder cannot be written, or publish.json cannot be while losses are recorded.
             ValueError: the file of a splat was changed meanwhile: it is no splat, or is truncated.
-            KeyError: the rendering process yields no figures of the tiles.
+            KeyError: the rendering process yields no figures of the tiles, or the merged scene lacks another splat.
             RuntimeError: splat-transform is needed, and there is no cache folder; see `cache_folder`.
         """
         for splat in splats:
@@ -307,7 +307,7 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
             that were published are in place and in publish.json.
         OSError: the working folder or publish.json cannot be written.
         ValueError: the file of a splat was changed meanwhile: it is no splat, or is truncated.
-        KeyError: the rendering process yields no figures of the tiles.
+        KeyError: the rendering process yields no figures of the tiles, or the merged scene lacks another splat.
         RuntimeError: splat-transform is needed, and there is no cache folder; see `cache_folder`.
     """
     wish.target.check(output)

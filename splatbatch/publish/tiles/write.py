@@ -165,6 +165,7 @@ class Tiles:
             TrainerError: a CRS is given, and pyproj is not installed.
             ValueError: without earlier tiles: the file of a splat is no splat, or is truncated.
             OSError: files cannot be read or written.
+            KeyError: the merged scene is published with a patch that it lacks.
         """
         scene, known = [splat for splat in splats if splat.name == SCENE], before.tiles or TilesRecord()
         of = SCENE if scene else PATCHES
