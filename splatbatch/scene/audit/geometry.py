@@ -98,8 +98,8 @@ def find_misfits(
 ) -> dict[int, Misfit]:
     """Return the cameras whose K does not belong to their width and height, by id, each with the reason.
 
-    Empty if a finding blames K or the keypoints of any camera already, as `wrong_k` or `turned`. Cameras are skipped if
-    their parameters are invalid, or if their photographs have no size on disk, or several.
+    Empty if a finding blames K or the keypoints of a whole camera already, as `wrong_k` or `turned`. Cameras are skipped
+    if their parameters are invalid, or if their photographs have no size on disk, or several.
 
     Args:
         found: survey of the model.

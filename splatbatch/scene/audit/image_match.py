@@ -382,7 +382,7 @@ def is_left_behind(compared: MatchContext, rows: Collection[int]) -> bool | None
 def list_names(field: DisplacementField, view: MatchView) -> str:
     """Return what a displacement field does to photographs in words, the largest part first.
 
-    Parts below 30 % of the largest are left out. The text is empty for a field without displacement.
+    Parts of 30 % of the largest or less are left out. The text is empty for a field without displacement.
 
     Args:
         field: the displacement.

@@ -310,7 +310,8 @@ def check_drift(
     """Yield findings about images of a patch that differ from the source reconstruction; images are matched by name.
 
     `not_in_source`: the source has no image of this name. `pose_drift`: the pose differs by more than 0.006 degrees, or
-    by more than 1e-4 of the source's extent. `camera_drift`: size or model differ, or a parameter by a millionth.
+    by more than 1e-4 of the source's extent. `camera_drift`: size or model differ, or a parameter by more than a
+    millionth.
     """
     seen = set()
     for image in images:
@@ -357,8 +358,8 @@ def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter)
     """Yield findings about what lies beside the model of a patch.
 
     `several_models`: other numbered models lie in the same folder. `formats_differ`: .txt and .bin files differ, or one
-    cannot be read; of points only the number is compared. `unregistered`: fewer than half of the patch's own
-    photographs have a pose, but at least one.
+    cannot be read; of points only the number is compared, keypoints are not. `unregistered`: fewer than half of the
+    patch's own photographs have a pose, but at least one.
 
     Args:
         patch: the patch.

@@ -1,7 +1,7 @@
 """Reads the .bin files of a COLMAP model; every count is checked against the size of the file before it is used.
 
-A file is read a few megabytes at a time, and an error is raised at the first fault: a file of 20 GB, cut in the middle
-or full of zeros, takes no more memory than a small one.
+Points are read a few megabytes at a time, keypoints one image at a time, and an error is raised at the first fault. A
+file of 20 GB full of zeros takes no more memory than a small one.
 """
 
 from __future__ import annotations

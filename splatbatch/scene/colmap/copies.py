@@ -5,8 +5,8 @@
 moves poses and points; rigs and frames are left out, because they hold poses too, and trainers read those of images.
 
 pycolmap is not used: each keypoint is an object there, so that 5,000 photographs would take minutes and more memory
-than most machines have. It also refuses models with loose ends (tracks that contradict keypoints), which every trainer
-accepts, and loses rigs that it does not know. Tests read the files back and check them with pycolmap.
+than most machines have. It also refuses models with loose ends (tracks that contradict keypoints), which trainers
+accept, and loses rigs that it does not know. Tests read the files back and check them with pycolmap.
 """
 
 from __future__ import annotations
@@ -235,6 +235,7 @@ def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[
     Raises:
         ModelError: a file of the model is missing or broken.
         OSError: `out` exists or cannot be written.
+        KeyError: a camera has a model that COLMAP does not know, and the format is .bin.
     """
     suffix = choose_format(sparse)
     out.mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""Reads the .txt files of a COLMAP model; every line is checked, and errors name its number.
+"""Reads the .txt files of a COLMAP model; an error about a line names the number of the line.
 
-The functions are those of `binary`, so that either module reads a part of a model.
+Functions that read or count cameras, keypoints or points have the same names as in `binary`.
 """
 
 from __future__ import annotations

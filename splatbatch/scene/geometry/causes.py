@@ -54,6 +54,9 @@ def find_causes(survey: GeometrySurvey) -> tuple[Cause, ...]:
 
     A single cause is returned if it explains the whole scene, else causes per camera. Images beyond the alarm limit
     (`alarm_px` in limits.py) that nothing explains have a cause, too, of the kind `reprojection` or `points_mismatch`.
+
+    Raises:
+        ZeroDivisionError: a focal length, width or height of a camera is 0.
     """
     views = survey.views
     seen = views.obs()

@@ -66,7 +66,7 @@ OUTSIDE = 0.03
 Intact: 0.001.
 """
 ONE_SIDED = 5.0
-"""Least ratio of keypoints beyond the right and lower edge to those beyond the left and upper edge, for a wrong size.
+"""Ratio above which a size is wrong: keypoints beyond the right or lower edge to those beyond the left or upper edge.
 
 A smaller ratio has another cause: undistorted keypoints pass all four edges.
 """
@@ -76,7 +76,10 @@ REACH = 0.93
 A camera whose keypoints reach less in both, and whose principal point is too small, has a wrong size.
 """
 REACH_KEYPOINTS, OUTSIDE_KEYPOINTS = 120, 12
-"""Fewest sampled keypoints of a camera, and fewest beyond an edge, from which a wrong size is concluded."""
+"""Fewest sampled keypoints of a camera from which a wrong size is concluded.
+
+From keypoints beyond an edge it is concluded if they are more than the second number.
+"""
 CENTRED = 0.03
 """Largest distance of the principal point from the middle, as a share of the side, in an uncropped photograph.
 

@@ -167,7 +167,7 @@ class CauseCandidate:
     errors: Floats
     """Errors of the same observations after repair, in pixels, [O]; a single NaN if nothing explains the errors."""
     before_px: float = float("nan")
-    """Median error in pixels without repair, over the observations in front of their camera; infinite without any.
+    """Median error in pixels without repair, over the observations whose error is finite; infinite without any.
 
     NaN until the candidate is chosen as the cause.
     """
@@ -246,7 +246,7 @@ def square_error(errors: Floats) -> float:
 
 
 def typical(views: TrackObservations) -> float:
-    """Return the median error in pixels of the observations in front of their camera; infinite if there are none."""
+    """Return the median error in pixels of the observations whose error is finite; infinite if there are none."""
     errors = views.errors[np.isfinite(views.errors)]
     return float(np.median(errors)) if len(errors) else float("inf")
 
@@ -429,6 +429,9 @@ def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | N
         camera: a camera whose K agrees with its keypoints.
         photo: width and height of its photographs on disk, in pixels.
         reach: extent of its keypoints.
+
+    Raises:
+        ZeroDivisionError: a width or height is 0.
     """
     if not camera.has_center or reach.num_keypoints < limits.REACH_KEYPOINTS:
         return None
@@ -459,6 +462,7 @@ def belongs(camera: Camera, size: Size, reach: KeypointReach) -> bool:
 
     Raises:
         SceneError: the camera is a panorama, or its model or number of parameters is wrong.
+        ZeroDivisionError: a side of `size` is 0.
     """
     near = all(abs(c / s - 0.5) < limits.CENTRED for c, s in zip((camera.cx, camera.cy), size, strict=True))
     return near and reach.lies_within(size)

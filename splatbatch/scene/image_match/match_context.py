@@ -32,9 +32,9 @@ Correlated are small squares about the points that both see. Intact: 0.76 to 0.9
 photographs: -0.1 to 0.2.
 """
 LEAST_SIDE = 600
-"""Photographs are compared reduced, by the largest whole number that leaves no side shorter than this, in pixels.
+"""Photographs are compared reduced, by a whole number that leaves no side shorter than this, in pixels.
 
-Smaller photographs stay as they are.
+It is the largest such number, for JPEG maybe a smaller one. Smaller photographs stay as they are.
 """
 _KEPT = 256  # pictures in memory
 _GROUPS_LEFT_OUT = 8

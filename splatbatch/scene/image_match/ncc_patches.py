@@ -153,7 +153,7 @@ def shifts(pair: ImagePair, one: MatchView, other: MatchView) -> tuple[NccPatche
     """Return the squares of a pair, the correlation [n] at which each is found in the other picture, and its shift.
 
     Shifts [n, 2] are in steps of the square, to the right and down, to a fraction of a step. Both are NaN for squares
-    that are found nowhere within `REACH` steps, have no contrast, or lie outside a picture.
+    that match best at the edge of the search (`REACH` steps away), have no contrast, or lie outside a picture.
     """
     found = ncc_patches(pair, one, other)
     small, large = found.seen(one, HALF), found.seen(other, HALF + REACH)

@@ -67,7 +67,8 @@ def cropped() -> Relabeling:
 def left_behind() -> Iterator[Relabeling]:
     """Yield two hypotheses: photographs were resized, or cropped about the centre, and K was left as it was before.
 
-    Their `camera` raises SceneError for a camera without a principal point.
+    The first one's `camera` raises SceneError for a camera without a principal point. The second one's raises KeyError
+    for an unknown model, and ValueError for a wrong number of parameters.
     """
     yield Relabeling("resized", camera=_of_its_size)
     yield Relabeling("cropped about the centre", camera=_centred)
