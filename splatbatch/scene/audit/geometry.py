@@ -98,8 +98,8 @@ def find_misfits(
 ) -> dict[int, Misfit]:
     """Return the cameras whose K does not belong to their width and height, by id, each with the reason.
 
-    Empty if a finding blames K or the keypoints of a whole camera already, as `wrong_k` or `turned`. Cameras are skipped
-    if their parameters are invalid, or if their photographs have no size on disk, or several.
+    Empty if a finding blames K or the keypoints of a whole camera already, as `wrong_k` or `turned`. Cameras are
+    skipped if their parameters are invalid, or if their photographs have no size on disk, or several.
 
     Args:
         found: survey of the model.
@@ -206,7 +206,7 @@ def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: Finding
     """Match pairs of photographs, and yield findings if they contradict the poses, or the depth of the points.
 
     A few pairs are matched. No finding for fewer than two photographs, or if no pair has enough matches. Neither if
-    pycolmap fails, or takes more than 300 s. Nothing is left on disk.
+    pycolmap fails while it matches, or takes more than 300 s. Nothing is left on disk.
 
     Args:
         model: a model without tracks.
@@ -215,6 +215,7 @@ def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: Finding
 
     Raises:
         OSError: the temporary folder cannot be written.
+        ValueError, RuntimeError: pycolmap does not accept a camera or pose, or cannot use its database.
     """
     shots = tuple(
         PosedPhoto(

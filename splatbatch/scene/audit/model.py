@@ -365,6 +365,9 @@ def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter)
         patch: the patch.
         images: images of its model.
         scribe: makes the findings.
+
+    Raises:
+        PermissionError: a numbered folder beside the model may not be entered.
     """
     counts = models_beside(patch.sparse)
     if len(counts) > 1:

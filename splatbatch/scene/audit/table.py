@@ -1,4 +1,4 @@
-"""Renders an audit for the terminal: a row per camera, the findings with their remedies, and a summary. Names are escaped."""
+"""Renders an audit for the terminal: one row per camera, findings with remedies, and a summary. Names are escaped."""
 
 from __future__ import annotations
 
