@@ -212,6 +212,7 @@ def check_masks(
 
     Raises:
         OSError: a mask was removed after its header was read.
+        KeyError: the header of a mask is not in `headers`.
     """
     paired = [(shot, masks[shot.image.name]) for shot in shots if shot.image.name in masks]
     step, num_decoded = len(paired) // _SOME_DECODED or 1, 0
