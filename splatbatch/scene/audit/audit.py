@@ -173,8 +173,9 @@ class AuditExtent:
     groups: int | None = GROUPS
     """Number of groups of three photographs to compare with each other; see `pairs_of`.
 
-    Patches with the same photograph folder divide the number among them; those of the source are not compared. None:
-    all photographs are compared, all masks are decoded, and photographs of models without tracks are matched.
+    Patches with the same photograph folder divide the number among them, rounded up; those of the source are not
+    compared. None: all photographs are compared, all masks are decoded, and photographs of models without tracks are
+    matched.
     """
     cache: Path | None = None
     """File that keeps the headers of photographs between runs, read and written; None: no cache."""

@@ -65,6 +65,9 @@ def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[Aud
 
     Small systematic faults are warnings. Points far off (`stray_points`) and depths that are a guess (`flat_angles`)
     are reported only where no cause was found.
+
+    Raises:
+        ZeroDivisionError: a focal length, width or height is 0, which `measure` does not let pass.
     """
     causes = find_causes(found)
     for cause in causes:
