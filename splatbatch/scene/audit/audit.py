@@ -97,7 +97,7 @@ class Audit:
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def warnings(self) -> tuple[AuditFinding, ...]:
-        """Return the findings of severity "warning", in order: to be read, but their patches are trained."""
+        """Return the findings of severity "warning", in order: by themselves they do not stop a training."""
         return tuple(finding for finding in self.findings if finding.severity == "warning")
 
     def bad_patches(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Writes changed copies of a COLMAP model: a part of the model, the model with other cameras, or the model moved.
 
-`Subset` writes a part: some photographs and points; ids, keypoints and their order stay those of the source.
+`Subset` writes a part: some photographs and points; ids, keypoints and the order within images stay.
 `write_changed` writes other cameras: keypoints follow, and unchanged files are copied byte for byte. `write_moved`
 moves poses and points; rigs and frames are left out, because they hold poses too, and trainers read those of images.
 
