@@ -519,7 +519,9 @@ def fix_models(
 
 
 def write_copies(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> tuple[FixedModel, ...]:
-    """Write the planned copies of models, with links to their photographs and masks, and a copy of their partition.
+    """Write the planned copies of models, with links to their photographs, reduced copies and masks.
+
+    Their partition and each patch.json are copied, too.
 
     Args:
         plans: planned changes, one for each model.
@@ -561,8 +563,8 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
     """Return the planned changes of audited models, in the order of `patches`; nothing is written.
 
     Raises:
-        SceneError: a model has a finding in `BLOCKING`, two models share a name, or a camera cannot be changed safely;
-            all reasons are listed.
+        SceneError: a model has a finding in `BLOCKING`, two models share a name, or a camera cannot be changed safely.
+            The reasons are listed; cameras are looked at only without findings in `BLOCKING`.
         ModelError: a file of a model is missing or broken.
     """
     names = [patch.name for patch in patches]

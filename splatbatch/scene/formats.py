@@ -207,7 +207,8 @@ class ScenePaths:
 def seen_at(place: Path) -> ScenePaths | None:
     """Return the first format in `FORMATS` that a file has, or a file in a folder; None if none matches.
 
-    What is missing or cannot be read matches no format. Of each format at most 20 files are looked into.
+    A missing path or a folder that cannot be listed matches no format. A file that cannot be read matches only formats
+    that are known by the name alone. Of each format at most 20 files are looked into.
 
     Raises:
         PermissionError: the folder above `place` may not be entered.

@@ -160,6 +160,7 @@ def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:
 
     Raises:
         ModelError: a file of the model is missing or broken.
+        ValueError: a line of points3D.txt is no point.
         OSError: the copy cannot be written.
     """
     write_moved(sparse, -np.array(offset), target)

@@ -189,6 +189,7 @@ def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image]
     Raises:
         SceneError: a model, the partition or the hold-out list cannot be read; or `evaluation.holdout` asks for a block
             that the partition lacks (`contiguous` also if there is no partition).
+        PermissionError: the source scene has several models, and the folder of one may not be entered.
     """
     images = [*(read_images(patch.sparse) if images is None else images)]
     if patch.held_out is not None:
@@ -216,6 +217,7 @@ def in_one_piece(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
 
     Raises:
         SceneError: a model or the partition cannot be read, or the partition has no block.
+        PermissionError: the source scene has several models, and the folder of one may not be entered.
     """
     if evaluation.holdout == "every" or evaluation.holdout_list is not None:
         return frozenset()

@@ -1,7 +1,7 @@
 """Estimates memory and time of a patch's training before the training starts, by arithmetic on counts and sizes.
 
-Memory is an upper bound: what is reserved once `cap_max` Gaussians are reached, with photographs in GPU or host memory
-as the config says.
+Memory is estimated at its peak: with the most Gaussians that are expected, and photographs in GPU or host memory as
+the config says.
 
 A step's time is linear in the pixels of its photograph and in the Gaussians at that time. Measured:
 
@@ -113,6 +113,9 @@ class PatchSize:
 
         Args:
             resolution: value of `training.resolution`; photographs are never larger than they are stored.
+
+        Raises:
+            KeyError: the resolution is unknown.
         """
         divisor = self.stored * max(1, divisor_of(resolution, self.sizes) // self.stored)
         return [-(-width // divisor) * -(-height // divisor) for width, height in self.sizes]

@@ -47,7 +47,7 @@ In `cam_1_0012` it is `cam_1`; in `cam_0012` there is none, since 0012 is a phot
 ALIKE_DEG, ALIKE_BASELINES, ALIKE_WAYS = 15.0, 0.1, 1.0
 FEW, NEAR_WAYS = 2, 5.0
 MOST_CAMERAS = 128
-"""Most cameras, told apart by name, of a rig; with more, names group no photographs, and COLMAP's rigs alone count."""
+"""Most cameras of a model, told apart by name; with more, names group no photographs: COLMAP's rigs alone count."""
 
 
 def frames_of(images: Sequence[Image], rigs: Rigs | None = None) -> Frames:

@@ -285,7 +285,8 @@ def suggest(survey: CoverageSurvey, obstacles: Floats) -> FlightPlan:
 
     Args:
         survey: cells and cameras of the scene.
-        obstacles: places of points and Gaussians in world coordinates, [n, 3]; no camera is placed in or under these.
+        obstacles: places of points and Gaussians in world coordinates, [n, 3]; cameras keep clear of these,
+            and above nearly all of those nearby.
     """
     cells, distance = survey.weak(), survey.usual_distance()
     candidates = _candidates(survey, cells, distance, np.vstack([obstacles, survey.places])) if cells else []

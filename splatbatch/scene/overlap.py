@@ -34,8 +34,8 @@ FAR = 3.0
 def surface_cells(points: Floats, centers: Floats) -> tuple[Floats, float]:
     """Return the cells of a surface without its background: mean point of each cell, [c, 3], and side of a cell.
 
-    Both are in units of the model. The array is empty and the side 0 if no point or no camera is finite, or all points
-    lie on a line. Cells with fewer than `LEAST_POINTS` are left out.
+    Both are in units of the model. The array is empty and the side 0 if no point or no camera is finite. Likewise if
+    the points lie on a line along an axis. Cells with fewer than `LEAST_POINTS` are left out.
 
     Args:
         points: points on the surface, [n, 3]; points that are not finite are left out.

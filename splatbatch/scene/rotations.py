@@ -15,7 +15,7 @@ FloatArray = NDArray[np.floating[Any]]
 def from_quats(quats: NDArray[F]) -> NDArray[F]:
     """Return the rotation matrices [I, 3, 3] of quaternions [I, 4], w first, of any length.
 
-    NaN for quaternions of length 0 and those that are not finite.
+    NaN for quaternions whose length, as computed, is 0 or not finite.
     """
     with np.errstate(all="ignore"):
         lengths = np.linalg.norm(quats, axis=1, keepdims=True)  # infinite where the squares overflow

@@ -57,7 +57,7 @@ def similarity_of(value: Any) -> Similarity:
 
     Raises:
         SceneError: the matrix has another shape or last row, holds values that are no finite numbers, is singular, or
-            mirrors or shears.
+            mirrors, shears, or stretches unevenly.
     """
     try:
         matrix = np.array(value, dtype=np.float64)

@@ -149,7 +149,7 @@ def in_colmap(lens: Lens, size: Size, terms: str, refit: str) -> tuple[Camera, s
         refit: what to do if no camera comes close enough, for the error.
 
     Raises:
-        SceneError: no camera of COLMAP comes closer than `MOST_OFF_PX`.
+        SceneError: no camera of COLMAP comes within `MOST_OFF_PX` of the lens.
     """
     camera, off = camera_of(lens, size)
     if off > MOST_OFF_PX:
@@ -254,7 +254,7 @@ def resized(camera: Camera, size: Size) -> Camera:
     Focal lengths and principal point are scaled, distortion stays. A single focal length gets the mean of both factors.
 
     Args:
-        camera: the camera before.
+        camera: the camera before, of a known camera model.
         size: width and height of the resized photographs in pixels.
     """
     if camera.model == "EQUIRECTANGULAR":

@@ -67,7 +67,8 @@ class XmlDocument:
 
     Raises:
         SceneError: the file cannot be read, is larger than `LARGEST_MIB`, is no complete XML, or declares a document
-            type or entities. Or it is nested deeper than `MOST_LEVELS`, or has a tag longer than `MOST_TOKEN_BYTES`.
+            type or entities. Or it is nested deeper than `MOST_LEVELS`, or has a tag or comment longer than
+            `MOST_TOKEN_BYTES`.
     """
 
     def __init__(self, path: Path) -> None:

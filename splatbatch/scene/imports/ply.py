@@ -18,7 +18,7 @@ from splatbatch.scene.colmap.files import opened
 from splatbatch.scene.imports.capture import ImportLog, PointCloud
 
 MOST_POINTS = 2_000_000
-"""Most points that are taken from a file, evenly spread over it; no training starts from more."""
+"""Most points that are taken from a file, evenly spread over it."""
 LARGEST_MIB = 4096
 _LONGEST_HEADER = 1 << 16  # bytes
 _REMEDY = "Export the points again, as a PLY file with x, y, z (and red, green, blue) for each vertex."

@@ -54,7 +54,8 @@ def find_sources(path: Path) -> list[ImportSource]:
     """Return the sources that a file or a folder holds, in the order in which an import prefers them.
 
     Of COLMAP models in a folder, in the sub-folders where exports usually lie, the first alone is returned. Empty if
-    there are no sources, or the path is missing or a file of a format that cannot be imported.
+    there are no sources or the path is missing. Empty also for a file that its name or beginning shows to be of another
+    format.
 
     Raises:
         PermissionError: a folder may not be entered.

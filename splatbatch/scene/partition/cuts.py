@@ -1,4 +1,4 @@
-"""Cuts a scene into patches: as few patches as the limits allow, with costs as even as possible.
+"""Cuts a scene into few patches that keep to the limits, with costs about as even as cuts can make them.
 
 A photograph belongs to a core by what the photograph shows, not by where it was taken. All places are in the axes of
 the partition, whose third axis is up.
@@ -357,7 +357,7 @@ def by_size(tried: CutContext, ground: CutContext, most: int) -> CutLayout:
         most: most photographs of a patch (--max-images).
 
     Raises:
-        ConfigError: photographs see too much of the scene for patches so small; the nearest possible limit is named.
+        ConfigError: photographs see too much of the scene for patches so small; a limit that is possible is named.
     """
     num_photos, least = len(ground.totals), None
     count = max(1, -(-num_photos // most))
@@ -409,7 +409,7 @@ def _nearest(layouts: Sequence[CutLayout], most: int) -> CutLayout:
 
 
 def by_grid(tried: CutContext, ground: CutContext, shape: tuple[int, int]) -> CutLayout:
-    """Return a layout whose cores form a grid, row by row, with costs as even as possible.
+    """Return a layout whose cores form a grid, row by row, with the most even costs of a few trials.
 
     Args:
         tried: the scene with a sample of its points, on which cuts are tried.
@@ -417,7 +417,7 @@ def by_grid(tried: CutContext, ground: CutContext, shape: tuple[int, int]) -> Cu
         shape: number of rows along the first axis, and of patches in each row (--grid).
 
     Raises:
-        ConfigError: some patches would have too little to be trained; the nearest possible grid is named.
+        ConfigError: some patches would have too little to be trained; a smaller grid is named.
     """
     if found := _tried(tried, partial(grid, shape=shape)):
         return ground.lay_out(found.cores)
@@ -459,7 +459,7 @@ def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, floa
     """Return the axes of a scene as three unit vectors: along the longest extent of the cameras, across, and up.
 
     Args:
-        centers: camera centres, [I, 3]; those that are not finite or far from all others are ignored.
+        centers: camera centres, [I, 3]; those that are not finite or far from the middle are ignored.
         points: points of the scene, [P, 3], which decide the directions in which the cameras hardly vary.
         up: the up direction (--axis), of any length; None: the direction in which the cameras vary least, pointing from
             the points to the cameras.

@@ -231,9 +231,9 @@ def _read(path: Path, stamp: Stamp) -> Partition:
 
 
 def patch_record(partition: Partition, name: str, photographs: set[str]) -> dict[str, Any]:
-    """Return the record for a patch's patch.json: all of partition.json that concerns the patch.
+    """Return the record for a patch's patch.json: name, boxes, axes, offset and hold-out of the patch.
 
-    So the patch's files change whenever its part of the partition does.
+    So the patch's files change whenever one of these does.
 
     Args:
         partition: the partition.

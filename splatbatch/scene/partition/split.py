@@ -1,6 +1,6 @@
 """Cuts a scene into patches: writes new patches aside, keeps unchanged ones, and puts all in place at the end.
 
-An interrupted split is finished by the next split, or leaves nothing.
+The next split finishes an interrupted one, or removes what that one left.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def finish(out: Path) -> bool:
     """Put the complete patches in `SPLIT_READY` in place, and return whether that folder existed.
 
     May be interrupted and called again: each patch is moved once, and partition.json last. Files that others put into a
-    patch's folder are kept.
+    patch's folder are kept, except links named images… or masks….
 
     Raises:
         SceneError: a partition.json cannot be read.

@@ -1,6 +1,7 @@
 """Headers of photographs: size, orientation, traits (as 16 bits or alpha) and exposure.
 
-Also how the size of a photograph relates to that of its camera. Pixels are decoded only if a file looks truncated.
+Also how the size of a photograph relates to that of its camera. When the header of a JPEG or PNG is read, pixels are
+decoded only if the file looks truncated.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def opened_photograph(path: str | Path) -> Iterator[Image.Image]:
 
 
 def pixels_of(image: Image.Image, mode: Literal["RGB", "L"] = "RGB") -> Image.Image:
-    """Return an opened photograph or mask with 8 bits per channel; all code that reads pixels uses this function.
+    """Return an opened photograph or mask with 8 bits per channel; code that reads pixels should use this function.
 
     Of 16 bits the upper 8 are kept; Pillow would cut values at 255 and make the photograph white. Alpha is dropped.
     Palettes, CMYK and other colours become RGB or grey as Pillow converts them. EXIF orientation is not applied, except
