@@ -104,6 +104,7 @@ def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix:
     Raises:
         SceneError: width and height are exchanged; or, for `crop`, both sides differ by one factor, or the camera has
             no principal point.
+        ValueError: the camera has another number of parameters than its model.
     """
     size, factor = camera.size, 1.0
     where = f"camera {camera.id} has {size_text(size)} pixels, its photographs have {size_text(photo)}"
@@ -148,6 +149,9 @@ def rescaled(camera: Camera, size: Size, scale: tuple[float, float]) -> Camera:
         camera: the camera before, of a known camera model.
         size: width and height of the resized photographs in pixels.
         scale: factors of the resize in x and y.
+
+    Raises:
+        ValueError: the camera has another number of parameters than its model.
     """
     return camera if size == camera.size else _apply(camera, size, scale, (0.0, 0.0)).after
 
@@ -191,6 +195,7 @@ def choose_change(
 
     Raises:
         SceneError: the camera model is unknown, no change makes K and keypoints agree, or `change_camera` raises it.
+        ValueError: the camera has another number of parameters than its model.
     """
     views = survey.views
     camera = views.cameras[views.images[rows[0]].camera_id]

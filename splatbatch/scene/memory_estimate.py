@@ -161,6 +161,7 @@ def measure(patch: Patch) -> PatchSize:
 
     Raises:
         ModelError: a file of the model is missing or cannot be read.
+        OSError: points3D.bin cannot be reached, as a link to a file that does not exist.
     """
     num_points, cameras = count_points(patch.sparse), read_cameras(patch.sparse)
     found = extent_of(num_points, count_observations(patch.sparse), read_images(patch.sparse), cameras)
