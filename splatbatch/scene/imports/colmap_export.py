@@ -39,6 +39,9 @@ def suffix_of(folder: Path) -> str | None:
     """Return "bin" or "txt", the form in which a folder holds cameras and images of a COLMAP model.
 
     "bin" if both forms are there; None if neither is complete.
+
+    Raises:
+        PermissionError: the folder may not be entered.
     """
     for suffix in ("bin", "txt"):
         if all((folder / f"{part}.{suffix}").is_file() for part in ("cameras", "images")):

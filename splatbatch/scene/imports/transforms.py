@@ -387,6 +387,9 @@ def find_documents(source: Path) -> list[Path]:
     """Return the JSON files of a file or folder: the file itself, transforms.json in the folder, or one for each split.
 
     Empty if there are none. Their content is not read.
+
+    Raises:
+        PermissionError: the folder may not be entered.
     """
     if source.is_file():
         return [source] if source.suffix.lower() == ".json" else []
