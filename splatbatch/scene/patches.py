@@ -102,7 +102,7 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
         SceneError: a folder is missing or cannot be read, or holds neither patches nor a model; a pattern of
             `scene.scenes` matches no model; or a split was interrupted while it put patches in place.
         LaterFormatError: a later version of splatbatch wrote partition.json.
-        PermissionError: a folder that may hold a model may not be entered.
+        PermissionError: a folder that is searched may not be entered.
     """
     named = {"patches": None if scene.scenes else scene.patches, "masks": scene.masks, "source": scene.source}
     missing = {key: folder for key, folder in named.items() if folder and not is_folder(folder)}

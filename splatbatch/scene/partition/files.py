@@ -24,6 +24,7 @@ def find_partition(root: Path) -> Path | None:
     Raises:
         SceneError: a split was interrupted while it put patches in place.
         LaterFormatError: a later version of splatbatch wrote the file.
+        PermissionError: the folder may not be entered.
     """
     if (root / SPLIT_READY / PARTITION).exists():
         message = f"{root}: a split was interrupted while its patches were put in place: some are new, others not"
@@ -39,6 +40,7 @@ def is_of_split(path: Path) -> bool:
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote the file.
+        PermissionError: its folder may not be entered.
     """
     if not path.exists():
         return False

@@ -200,6 +200,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
             are named if there are any.
         SceneError: the model cannot be read or has nothing to cut, or the partition of an earlier split cannot be read.
         LaterFormatError: a later version of splatbatch wrote that partition.
+        PermissionError: the folder `out` may not be entered.
     """
     check_shares(options.overlap, options.block)
     before = record.partition_of(out)

@@ -176,6 +176,7 @@ def partition_of(patches: Path) -> Partition | None:
     Raises:
         SceneError: partition.json cannot be read or is invalid, or a split was interrupted.
         LaterFormatError: a later version of splatbatch wrote the file.
+        PermissionError: the folder may not be entered.
     """
     path = find_partition(patches)
     return read_partition(path) if path else None
