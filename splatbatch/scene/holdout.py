@@ -110,6 +110,9 @@ def scene_in_words(patch: Patch, evaluation: Evaluation) -> str:
 
     Empty if each held-out photograph was taken alone. Empty also if a model, partition or list cannot be read or a
     requested block is missing, which the audit reports.
+
+    Raises:
+        PermissionError: the source scene has several models, and the folder of one may not be entered.
     """
     with contextlib.suppress(SceneError):
         sparse = read_partition(patch.partition).source if patch.partition else _source_of(patch)
