@@ -146,7 +146,7 @@ def print_plan(batch: Batch, *, as_json: bool = False) -> None:
 
 
 def show_plan(found: BatchPlan) -> None:
-    """Print a plan as lines of text: decisions, memory and schedules.
+    """Print a plan as lines of text: decisions, overlap, memory, schedules and shared decisions.
 
     The expected time follows if a patch is to be trained.
     """

@@ -77,7 +77,8 @@ def merge(
 
 
 def show_merge(made: MergeOutput) -> None:
-    """Print the merged splat and its patches on stdout; warnings on missing patches go to stderr."""
+    """Print the merged splat and its patches on stdout; all warnings go to stderr: on missing patches, on the scene as
+    a whole, and of each part."""
     print_warnings(_warnings(made))
     _show_merged(made)
 
@@ -228,7 +229,7 @@ def _is_file(to: Path) -> bool:
 
 
 def show_publication(done: Publication) -> None:
-    """Print the published files as a table."""
+    """Print the published files as a table, and the name of the file that lists them."""
     from splatbatch.cli.quality import figure
     from splatbatch.output.records.publication import FILE
 

@@ -133,7 +133,7 @@ def show_certificates(checked: Mapping[str, CertificateCheck]) -> None:
 
 
 def show_inspections(found: Found) -> None:
-    """Print the figures of each splat that exceed their limits, with grades and advice."""
+    """Print the figures of each splat that exceed their limits, or that none does, with grades and advice."""
     from splatbatch.output.records.quality import GRADES, QualityFigure, grade_in_words
 
     nothing = QualityFigure("all within limits")

@@ -18,7 +18,10 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def printed() -> dict[str, Any]:
-    """Return the type that each command prints with --json; `config show` is left out: it has a schema of its own."""
+    """Return the type that each command prints with --json; `config show` is left out: it has a schema of its own.
+
+    The output of `verify-dims --fix` is left out, too.
+    """
     from splatbatch.doctor.checks import DoctorOutput
     from splatbatch.outcome import Diagnosis
     from splatbatch.output.records.evaluation import SceneEvaluation

@@ -48,7 +48,7 @@ def init(
 
 
 def write_example(name: str, folder: Path) -> None:
-    """Write the example `name` as the YAML of a folder; an existing YAML is never overwritten.
+    """Write the example `name` as the YAML of a folder, and print what to do next; an existing YAML stays.
 
     The folder is made if it is missing.
 
@@ -134,7 +134,7 @@ def import_(
 
 
 def show_import(done: ImportResult, config: Path, audit: Audit) -> None:
-    """Print what an import converted and what it left out, the audit of the model, and the command to type next."""
+    """Print what an import converted and left out, its coordinates, the audit of the model, and the next command."""
     from splatbatch.cli.checks import print_audit
     from splatbatch.scene.imports.write import RECORD
 
@@ -193,7 +193,10 @@ def reconstruct(
 
 
 def show_stages(ended: RunSummary | Any) -> None:
-    """Print on stderr which stages of a reconstruction failed or were stopped, and why; nothing after a success."""
+    """Print on stderr which stages of a reconstruction failed or were stopped, why, and the path of the report.
+
+    Nothing is printed after a success.
+    """
     from splatbatch.outcome import NOT_MADE
     from splatbatch.run.context import RunSummary
 
@@ -276,7 +279,10 @@ def split(
 
 
 def show_split(done: SplitFiles) -> None:
-    """Print the patches of a split scene, or for a dry run the patches that it would get."""
+    """Print the patches of a split scene, or for a dry run those that it would get, with totals and costs.
+
+    Notes go to stderr.
+    """
     facts = done.facts()
     total_cost = sum(cut.cost for cut in facts.patches) or 1.0
     headings = ("patch", "photographs", "held out", "points", "in its core", "cost", "")

@@ -170,7 +170,11 @@ class StatusWatcher:
         return not self.is_at_work() and any(ledger.exists() for ledger in self.batch.output.ledgers())
 
     def show(self) -> None:
-        """Show a live table on a terminal, else print the table once a minute, until the batch is over."""
+        """Show a live table on a terminal, else print the table once a minute, until the batch is over.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote the output folder.
+        """
         from rich.console import Group
         from rich.live import Live
         from rich.text import Text
@@ -264,7 +268,7 @@ def explain(
 
 
 def print_history(batch: Batch, task: Task, *, as_json: bool) -> None:
-    """Print the whole history of a patch: attempts, evidence, changes, advice.
+    """Print the whole history of a patch: its own settings, attempts, evidence, changes, advice.
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote the output folder.
@@ -284,7 +288,7 @@ def print_history(batch: Batch, task: Task, *, as_json: bool) -> None:
 
 
 def show_diagnosis(found: Diagnosis) -> None:
-    """Print the diagnosis of a log: cause, advice, and the lines that show it."""
+    """Print the diagnosis of a log: cause, action, advice, and the lines that show it."""
     from splatbatch.failures.causes import title
 
     print_text(f"{title(found.cause)}, {ACTIONS[found.action]}: {found.advice}")

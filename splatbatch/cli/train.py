@@ -356,7 +356,8 @@ def show(made: Any) -> None:
 def show_run(ended: RunSummary) -> None:
     """Print the summary of a run: how many patches are trained, to-do items, the report, and the follow-ups.
 
-    Of the to-do items the first `MOST_ITEMS` are printed.
+    An interruption is named first, and before the report a note on the offset of the scene, if there is one. Of the
+    to-do items the first `MOST_ITEMS` are printed.
     """
     from splatbatch.output.records.frame import Frame
     from splatbatch.scene.patches import list_names

@@ -2,14 +2,14 @@
 
 The settings are given for 30,000 steps. Pure arithmetic, so that `plan` can print the schedule before training.
 
-A run of 30,000 steps has exactly the schedule of 3DGS. In shorter runs the strategies differ:
+A run of 30,000 steps has nearly the schedule of 3DGS, or of 3DGS-MCMC. In shorter runs the strategies differ:
 
 - `mcmc` adds 5 % of Gaussians at each refinement, whatever the step. The number of refinements counts, so the whole
   schedule shrinks with the run.
 - `default` refines by gradients averaged since the last refinement. Before step 500 the renderings are still coarse,
   and 50 steps are hardly a pass over the photographs. So in runs down to 7,000 steps, the first refinement and the
   steps between refinements stay the same. The steps between opacity resets do, too, since the splat must recover from
-  each. Refining always ends half-way.
+  each. By default, refining ends half-way.
 - `default` raises the degree of the spherical harmonics later in shorter runs. View-dependent colours hide misplaced
   Gaussians from the training photographs, and a short run settles late.
 

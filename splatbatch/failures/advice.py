@@ -1,8 +1,8 @@
 """The advice that the user reads, joined from the advice of a signature or exit and the steps of its cause. Pure.
 
 Suspect settings of the patch come first, then the signature's advice, then " Try: " and the `steps` of the cause. These
-steps are left out if the signature's advice has a " Try: " of its own. Settings are suggested only if the trainer reads
-them and no earlier attempt failed with them.
+steps are left out if the signature's advice has a " Try: " of its own. Settings among the
+steps are left out if the trainer does not read them, or if an attempt failed with them by the same cause.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def with_advice(verdict: Diagnosis, background: PatchContext) -> Diagnosis:
     """Return a diagnosis whose advice also names suspect settings, and the commands to type or where to look.
 
     Settings are not suggested if this attempt, or an earlier one with this cause, had them; a smaller number counts,
-    too. A step in words is always suggested.
+    too, except of a seed. Steps are left out if the advice has a " Try: " of its own.
     `background` tells about the patch; if its name is known, it takes the place of PATCH.
     """
     alike = [one for one in background.past if one.cause == verdict.cause]

@@ -1,6 +1,6 @@
 """Diagnosis of an attempt from its evidence: cause, action, advice, and the lines that show it. Pure.
 
-Evidence is read in this order: a whole splat, the training's own findings and the OOM killer each decide alone. Next
+Evidence is read in this order: a whole splat, the training's own findings and the OOM killer come first. Next
 counts what was printed after the last progress, where an exception outweighs a warning. Last come the exit of the
 process, and signatures that hold wherever they stand in the log.
 """
@@ -27,7 +27,8 @@ from splatbatch.outcome import Cancelled, Diagnosis, Exited, Lost, NotStarted, T
 def diagnose(seen: Evidence) -> Diagnosis:
     """Return the diagnosis of an attempt: the first of JUDGES that decides, else the meaning of its exit, with advice.
 
-    Its action is "ok" if nothing failed, or the splat is whole all the same; then no settings are suggested.
+    Its action is "ok" if nothing failed, or if the splat is whole and the training found no grave fault in itself. Then
+    no settings are suggested.
     """
     verdict = next((found for judge in JUDGES if (found := judge(seen))), None) or plain_end(seen)
     slow = (f"skipped: the patterns for {one.cause} in {one.origin} took too long on this log" for one in seen.too_slow)
@@ -80,8 +81,8 @@ def memory_killer(seen: Evidence) -> Diagnosis | None:
 def told_outright(seen: Evidence) -> Diagnosis | None:
     """Return the diagnosis by the cause that the end of the log names clearly; None: it names no cause clearly.
 
-    After a signal or a time limit, a plain line of the log is not enough. None, too, if the run was cancelled, or the
-    program succeeded in spite of what it names.
+    After a signal or a time limit, a plain line of the log is seldom enough. None, too, if the run was cancelled, or
+    the program succeeded in spite of what it names.
     """
     best = _best(seen.at_end)
     if best is None or isinstance(seen.end, Cancelled) or _was_overcome(seen, best):
@@ -217,7 +218,7 @@ def without_an_end(seen: Evidence) -> Diagnosis | None:
 
 
 def plain_end(seen: Evidence) -> Diagnosis:
-    """Return the diagnosis of the exit alone, as the last resort.
+    """Return the diagnosis of the exit, as the last resort; after exit code 0, the last progress counts, too.
 
     Its cause is `unknown` if the exit tells nothing either.
     """
@@ -279,7 +280,7 @@ OF_THE_DISK = ("missing", "cut", "unreadable", "not found")
 OF_A_KILLED_PROCESS = frozenset({"host_oom", "dataloader_worker_killed", "shm_bus_error", "nccl", "jit_build_failed"})
 """Causes that a log names if the kernel killed the program's loader, compiler or another rank."""
 FROM_OUTSIDE = frozenset({1, 2, 3, 9, 15})
-"""Numbers of signals that come from outside the process, so no plain line of its log explains them."""
+"""Numbers of signals that come from outside the process, so a plain line of its log seldom explains them."""
 JUDGES: tuple[Callable[[Evidence], Diagnosis | None], ...] = (
     whole_splat,
     health,

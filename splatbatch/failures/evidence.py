@@ -148,7 +148,7 @@ class Evidence:
         """The exception that ended the program; None if there is none after the last progress.
 
         Of several, these are preferred in turn: an exception that is no echo of another process, an exception with
-        frames, and an exception after which only errors were printed; then the last.
+        frames, and an exception after which only errors or warnings were printed; then the last.
         """
         ends = [one for one in self.log.raised if one.counts and one.is_main and one.end >= self.end_begins]
         own = [one for one in ends if self._tells_of_itself(one)] or ends

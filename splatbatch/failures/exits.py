@@ -61,7 +61,7 @@ _NTSTATUS: dict[int, int] = {
     0xC0000409: SIGABRT,  # abort()
     0xC000013A: 2,  # Ctrl-C
 }
-# -n of a wrapper, cut to 8 bits: 245 is -11. Only for signals of crashes, since small programs exit with 255.
+# -n of a wrapper, cut to 8 bits: 245 is -11. Only for a few signals, since small programs exit with 255.
 _CUT_TO_8_BITS: dict[int, int] = {256 - signal: signal for signal in (4, SIGABRT, 9, 11, 15)}
 
 CODES: dict[int, Diagnosis] = {

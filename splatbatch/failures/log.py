@@ -238,7 +238,7 @@ class Log:
 
     @cached_property
     def sounds_bad(self) -> bool:
-        """Whether the last line after the last progress, warnings aside, is an error or belongs to an exception."""
+        """Whether the last line after the last progress, warnings aside, is an error or of a main exception."""
         told = (line for line in range(len(self.lines) - 1, self.last_progress - 1, -1) if line not in self.warnings)
         last = next((line for line in told if not self.words_of(line).isspace()), None)
         return last in self.errors.union(*(one.lines for one in self.raised if one.is_main))

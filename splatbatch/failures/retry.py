@@ -55,8 +55,8 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 600.0
 """Wait in seconds before the first retry, and the longest wait; each failure of the same cause doubles the wait. Five
 attempts then span two and a half minutes, and three times as much for a GPU that is busy."""
 PASSES_WITHIN_S = 3600.0
-"""Longest sum in seconds of the waits of a task for one cause that waiting cures. After it, the task is given up, and
-its failures count in `why_stop_batch`."""
+"""Sum in seconds of a task's waits for one cause that waiting cures, at which the task is given up. From then on its
+failures count in `why_stop_batch`."""
 MOST_OF_OURS = 3
 """Number of tasks with the same internal fault of splatbatch at which the batch stops."""
 

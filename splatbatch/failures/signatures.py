@@ -43,7 +43,7 @@ The message beside it is in the language of the machine.
 Action = Literal["retry", "degrade", "fail"]
 Strength = Literal["strong", "weak", "hint", "last"]
 """How much a match proves. strong: the usual; weak: the line is often a consequence of an earlier failure; hint: the
-words belong to a whole family of failures; last: the match counts only if no other signature matches."""
+words belong to a whole family of failures; last: nearly any other match wins."""
 Scope = Literal["end", "exception", "optional", "echo"]
 """Subject of a match. end: why a process ended, wherever the line stands (schedulers, kernels, shells, full disks).
 exception: a failure that an exception states best, so a plain line counts less. optional: something the program may do
@@ -175,10 +175,10 @@ def shipped_signatures() -> tuple[Signature, ...]:
 
 @cache
 def site_signatures(path: Path | None) -> tuple[Signature, ...]:
-    """Return the signatures of a user's own file; () if `path` is None. Each file is read once per process.
+    """Return the signatures of a user's own file; () if `path` is None. A valid file is read once per process.
 
     Raises:
-        ConfigError: the file cannot be read or is not valid; the message lists each mistake with key, value and remedy.
+        ConfigError: the file cannot be read or is not valid; the message lists mistakes with key, value and remedy.
     """
     if path is None:
         return ()

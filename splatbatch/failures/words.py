@@ -25,7 +25,9 @@ def lower(words: str) -> str:
 
 @cache
 def compile_words(pattern: str) -> re.Pattern[str]:
-    """Compile a regular expression for text that `lower` returned; a line end matches only where the pattern names it.
+    """Compile a regular expression for text that `lower` returned.
+
+    A line end matches where the pattern names it, as by "\\n", and for "\\W" and "\\D" outside a set.
 
     Raises:
         re.error, OverflowError, RecursionError: `pattern` is no regular expression.

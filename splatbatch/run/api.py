@@ -1,7 +1,7 @@
-"""The Python API, imported as `import splatbatch`: the commands as functions on a batch. No function asks or prints.
+"""The Python API, imported as `import splatbatch`: the commands as functions on a batch. No function asks.
 
-While a function waits, it writes to stderr for what, as the commands do. Errors are `SplatbatchError`, with `message`
-and `hint`. A signal that ends an inspection or an evaluation raises `Interrupted`.
+Nothing is printed on stdout. While a function waits, it writes to stderr for what, as the commands do. Most errors are
+`SplatbatchError`, with `message` and `hint`. A signal that ends an inspection or an evaluation raises `Interrupted`.
 """
 
 from __future__ import annotations

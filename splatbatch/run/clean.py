@@ -40,6 +40,7 @@ def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
 
     With `dry_run` nothing is removed. Logs, figures and settings stay. So do up to three splats of each patch: the
     accepted one, the latest other one, and the best one among those measured better than the accepted one.
+    If no attempt of a patch is accepted, all its files stay.
 
     Raises:
         OutputError: a run, or a worker, holds the output folder (not with `dry_run`); or a later version wrote a

@@ -59,7 +59,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
     Raises:
         ConfigError: the YAML came from standard input.
         ExecutorError: the engine refuses the workers, or they cannot train where the engine starts them.
-        OutputError: another `train` holds the output folder, or it cannot be written.
+        OutputError: another `train` holds the output folder, it cannot be written, or a later version wrote it.
         OSError: the job script cannot be written.
         Interrupted: following the workers was interrupted; the workers keep running.
     """
@@ -132,6 +132,8 @@ class ClusterTraining:
 
     def follow(self, context: RunContext) -> None:
         """Follow workers, and request new ones, until no task or worker is left, or a stop is requested.
+
+        No new ones are requested after a `cancel`, or if the last ones only failed.
 
         Raises:
             ExecutorError: all workers ended `MOST_IDLE` times without training a patch, or none can train at all.

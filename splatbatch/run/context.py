@@ -225,7 +225,9 @@ class RunContext:
         return replace(ended, afterwards=run_follow_ups(trained, inspected, after))
 
     def end(self, ended: RunSummary) -> RunSummary:
-        """Write the report, print the summary, and notify people; return the summary with the signal of the run.
+        """Show the products of follow-ups, write the report, show the summary, and notify people.
+
+        Returned is the summary with the signal of the run.
 
         Called once the live display is closed and the output lock released. A report or notification that fails is
         printed on stderr and raises nothing.

@@ -63,8 +63,9 @@ def inspect_tasks(
 ) -> tuple[Found, Mapping[str, str]]:
     """Inspect splats, then certify them; the caller must hold the output lock.
 
-    Splats with an up-to-date inspection are not inspected again. A splat that fails does not stop the others. While a
-    splat is inspected on a GPU, the process for the next one starts, reads and decodes.
+    Splats with an up-to-date inspection are not inspected again. A splat that fails does not stop the others. Progress
+    and grades are printed on stderr. While a splat is inspected on a GPU, the process for the next one starts, reads
+    and decodes.
 
     Args:
         batch: the patches to inspect.

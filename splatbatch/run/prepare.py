@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 AUDIT_S, AUDIT_MIB = 24 * 3600.0, 1 << 20
-"""Bounds of the audit of a repair, in seconds and MiB; so wide that they never bind, as the first audit has none."""
+"""Bounds of the audit of a repair, in seconds and MiB; so wide that they hardly bind, as the first audit has none."""
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,8 @@ class HomeSide:
     def look(self) -> StoreListing:
         """Return a listing of the store, after reading the manifests of new bundles.
 
+        Damaged bundles are skipped, with a message.
+
         Raises:
             StoreError: the store refuses access.
             StopRequested: a stop was requested during the wait. Other errors: see `Courier.run`.

@@ -47,7 +47,7 @@ def work(
     """Claim and train tasks until none is left, the time is up, or a stop is requested; return the exit code.
 
     0: every task is done; 1: some are not; 3: the audit refused all. `AGAIN`, 75: start it again; `CANCELLED`, 143: do
-    not. The last worker to end runs the follow-ups.
+    not. The last worker to end runs the follow-ups, unless it was stopped.
 
     Args:
         batch: the patches to train.
