@@ -169,8 +169,8 @@ def load(path: Path, text: str | None = None) -> Config:
         text: the content of a file that is not written yet; None: read the file.
 
     Raises:
-        ConfigError: the file cannot be read or has mistakes; up to `MOST_MISTAKES` of each kind are listed, each with
-            line, key, value and remedy.
+        ConfigError: the file cannot be read or has mistakes; up to `MOST_MISTAKES` of most kinds are listed, by line
+            and key.
     """
     source = meant(YamlSource.read(path, text), Config.model_fields)
     mistakes: list[Mistake] = []

@@ -18,7 +18,7 @@ from splatbatch.files import write_text
 
 
 def save_settings(path: Path, changes: Mapping[str, object], patch: str = "") -> None:
-    """Write settings into the YAML; the rest of the file stays unchanged, and the file is written whole or not at all.
+    """Write settings into the YAML, whole or not at all; other settings, comments, order and quotes stay.
 
     Args:
         path: the YAML; a symbolic link stays a link, and the file it names is written.
@@ -69,7 +69,7 @@ def _set(tree: Any, where: tuple[str, ...], changes: Mapping[str, object]) -> No
 def save_moved(
     path: Path, target: Path, scene: Mapping[str, str], paths: Mapping[str, str], patches: Collection[str]
 ) -> None:
-    """Write a copy of a YAML with another scene and other paths; comments and all other settings stay.
+    """Write a copy of a YAML with another scene and other paths; other settings and most comments stay.
 
     Args:
         path: the YAML.

@@ -109,7 +109,7 @@ class BoundedComposer(Composer, SafeConstructor, Resolver):
     """PyYAML's composer over the events of its fast or slow parser, with checks for what no user means.
 
     Refused are a YAML too large for a configuration, an alias inside its own anchor, and a key that stands twice. So is
-    a number that YAML reads as another number. Each error is a `yaml.MarkedYAMLError` whose `note` is the remedy.
+    a number that YAML reads as another number. Each such error is a `yaml.MarkedYAMLError` whose `note` is the remedy.
     `text` is the whole YAML, and `parser` a loader made from it, of which only the events are used.
     """
 

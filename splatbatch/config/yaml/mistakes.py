@@ -1,4 +1,4 @@
-"""Messages about the mistakes in a YAML: all at once, each with line, key, value and the nearest known name."""
+"""Messages about the mistakes in a YAML: all at once, with line, key, and the value or the nearest known name."""
 
 from __future__ import annotations
 
