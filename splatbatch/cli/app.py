@@ -121,6 +121,7 @@ def the_batch(config: Optional[Path], named: Optional[str]) -> Optional[Path]:
 
     Raises:
         ConfigError: both are given, or the argument is neither a YAML nor the folder of one.
+        LaterFormatError: a later version of splatbatch wrote partition.json in a named folder.
     """
     from splatbatch.config import near
     from splatbatch.tasks.batch import named_batch

@@ -95,6 +95,7 @@ def fix_models(batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: P
         Exit: always: with code 3 if the audit of the copies finds errors, else 0.
         SceneError: a model cannot be corrected safely, or `out` is not empty or cannot be written.
         ConfigError: the YAML cannot be read, or its copy cannot be written.
+        OSError: the audit of the copies cannot be started.
     """
     from splatbatch.run.prepare import fix_cameras
 
@@ -132,6 +133,7 @@ def print_plan(batch: Batch, *, as_json: bool = False) -> None:
         ConfigError, SceneError, LaterFormatError: there can be no plan; see `splatbatch.run.plan.plan`.
         ExecutorError, TrainerError: `train` could not train the patches here, or would refuse; the plan is printed
             first.
+        OSError: a mask was removed during the audit.
     """
     from splatbatch.run.plan import plan as run
     from splatbatch.tasks.estimates import check_place
@@ -149,6 +151,9 @@ def show_plan(found: BatchPlan) -> None:
     """Print a plan as lines of text: decisions, overlap, memory, schedules and shared decisions.
 
     The expected time follows if a patch is to be trained.
+
+    Raises:
+        ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
     """
     from splatbatch.output.events import UNTIL
     from splatbatch.run.plan import decision_on

@@ -156,6 +156,9 @@ class StatusWatcher:
         """Return whether a run or worker is at work on the batch, or an engine has waiting workers.
 
         The engine is asked at most every `ENGINE_S` seconds.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
         """
         from splatbatch.output.exclusive import holder
 
@@ -166,7 +169,11 @@ class StatusWatcher:
         return living or self.crew.lives() or holder(self.batch.output) is not None
 
     def is_over(self) -> bool:
-        """Return whether the batch was begun, and no run or worker is at work on it any more."""
+        """Return whether the batch was begun, and no run or worker is at work on it any more.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a heartbeat file.
+        """
         return not self.is_at_work() and any(ledger.exists() for ledger in self.batch.output.ledgers())
 
     def show(self) -> None:

@@ -62,6 +62,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
         OutputError: another `train` holds the output folder, it cannot be written, or a later version wrote it.
         OSError: the job script cannot be written.
         Interrupted: following the workers was interrupted; the workers keep running.
+        SceneError: the shared decisions have changed, and partition.json is broken.
     """
     training = ClusterTraining(batch, verify=verify)
     if said := training.start():
@@ -114,6 +115,7 @@ class ClusterTraining:
             OutputError: another `train` is requesting workers just now, or trains into the folder; or the folder cannot
                 be written.
             OSError: the job script cannot be written.
+            SceneError: the shared decisions have changed, and partition.json is broken.
         """
         batch, workers = self.batch, self.workers
         with hold(batch.output, batch.plan_hash, print_err):
@@ -138,6 +140,7 @@ class ClusterTraining:
         Raises:
             ExecutorError: all workers ended `MOST_IDLE` times without training a patch, or none can train at all.
             ConfigError, OutputError, OSError: new workers cannot be requested; see `start`.
+            SceneError: the shared decisions have changed, and partition.json is broken.
         """
         tail, outcomes = Tail(self.batch.output), Counter[str]()
         num_idle, next_look, shown = 0, 0.0, ""

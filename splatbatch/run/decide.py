@@ -320,7 +320,12 @@ def refresh_states(batch: Batch, standing: FreshnessChecker, patience: WaitHooks
 
 
 def refresh_states_if_possible(batch: Batch, standing: FreshnessChecker) -> None:
-    """Drop the observations of `refresh_states`, so that files are read again; if a file hangs, keep them."""
+    """Drop the observations of `refresh_states`, so that files are read again; if a file hangs, keep them.
+
+    Raises:
+        SceneError: a split was interrupted, or partition.json is broken.
+        LaterFormatError: a later version of splatbatch wrote a record that is read.
+    """
     found = [*answers(isolated.start(batch.standing().observe, batch.names))]
     if not any(isinstance(one, Hung) for _, one in found):
         standing.forget()

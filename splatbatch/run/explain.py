@@ -67,13 +67,18 @@ def explain_task(batch: Batch, task: Task) -> ExplainOutput:
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote the output folder.
+        OSError: a mask was removed during the audit.
     """
     (status,) = current_states(batch)
     return ExplainOutput(task.name, status, title(status.cause), task.requested_settings.differences, attempts_at(task))
 
 
 def attempts_at(task: Task) -> tuple[ExplainedAttempt, ...]:
-    """Return the attempts at a task, first to last, from its ledger and its folders; () without any."""
+    """Return the attempts at a task, first to last, from its ledger and its folders; () without any.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the record of the accepted splat.
+    """
     history = [event for event in events(task.output, *OF_ATTEMPTS) if event.patch == task.name]
     folders = {folder.number: folder for folder in task.home.attempts()}
     today = settings_of(task.recipe)

@@ -240,6 +240,7 @@ def by_hand(batch: Batch, *, alone: bool) -> Iterator[FinishedBatch]:
     Raises:
         OutputError: `alone` is set and a training runs, or the output folder cannot be made.
         Interrupted: a signal ended the work.
+        OSError: the claim of the output folder cannot be made.
     """
     batch.output.create()
     with Interruption() as interruption, ExitStack() as stack:

@@ -117,6 +117,7 @@ def plan(batch: Batch) -> BatchPlan:
             apart for one offset.
         ExecutorError: CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
         LaterFormatError: a later version of splatbatch wrote a record that is needed.
+        OSError: a mask was removed during the audit.
     """
     audits = audits_of(batch)
     refused, spans = refusals(audits), spans_of(audit for audit, _ in audits)

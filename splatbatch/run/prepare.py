@@ -81,6 +81,7 @@ def import_scene(source: Path, folder: Path, options: ImportOptions) -> tuple[Im
         SceneError: the source holds mistakes.
         ConfigError: the folder is not new, or an option does not fit the source.
         OutputError: the folder cannot be written.
+        OSError: the YAML cannot be written, or a mask was removed during the audit.
     """
     from splatbatch.scene.imports import run
     from splatbatch.scene.imports.write import HOLDOUT
@@ -207,6 +208,7 @@ def fix_cameras(
     Raises:
         SceneError: a model cannot be corrected safely, or `out` is not empty or cannot be written.
         ConfigError: the YAML cannot be read, or its copy cannot be written.
+        OSError: the audit of the copies cannot be started.
     """
     from splatbatch.scene.camera_fix import fix_models
 

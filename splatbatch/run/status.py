@@ -61,6 +61,7 @@ def current_states(
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote the output folder.
+        OSError: a mask was removed during the audit.
     """
     found = read_status(batch.output, batch.names, in_full, standing or batch.standing())
     return found if holder(batch.output) else with_refusals(batch, found)
@@ -73,6 +74,7 @@ def report_of(batch: Batch, standing: FreshnessChecker) -> Report:
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote the output folder.
+        OSError: a mask was removed during the audit.
     """
     from splatbatch.report.build import build
 
@@ -90,6 +92,7 @@ def standings(batch: Batch, *, verify: bool, in_full: int | None) -> tuple[Statu
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote the output folder.
+        OSError: a mask was removed during the audit.
     """
     statuses = current_states(batch, batch.standing("every byte" if verify else "time"), in_full)
     running, crew = holder(batch.output), RequestedWorkers(batch.output)

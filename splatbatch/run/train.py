@@ -118,6 +118,7 @@ def create_and_lock(
     Raises:
         OutputError: the folder cannot be created, or another run holds it; also if the disk stays full.
         StopRequested: a stop was requested during the wait.
+        OSError: a file of the lock cannot be written, as on a disk that stays full.
     """
 
     def hold_it() -> Written:

@@ -154,12 +154,19 @@ class JoinedWorker(BatchWorker):
         """Return whether `cancel` asked this worker to end.
 
         Its request file is read here, too, as the signal may come before the file was seen.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a request.
         """
         self.requests()
         return self.was_cancelled
 
     def requests(self) -> list[Path]:
-        """Return the request files of `cancel` to this worker; note whether one of them asks the worker to end."""
+        """Return the request files of `cancel` to this worker; note whether one of them asks the worker to end.
+
+        Raises:
+            LaterFormatError: a later version of splatbatch wrote a request.
+        """
         output = self.context.batch.output
         requests = output.cancels(self.name)
         self.was_cancelled |= any(not output.read_cancel(one).patches for one in requests)
