@@ -240,6 +240,7 @@ class LiveStatus:
 
         Raises:
             LaterFormatError: a later version of splatbatch wrote the output folder.
+            OSError: a mask was removed during the audit.
         """
         from splatbatch.report import to_live_html
         from splatbatch.run.status import report_of

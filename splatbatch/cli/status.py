@@ -279,6 +279,7 @@ def print_history(batch: Batch, task: Task, *, as_json: bool) -> None:
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote the output folder.
+        OSError: a mask was removed during the audit.
     """
     from splatbatch.failures.settings import in_words
     from splatbatch.monitor.history import tell_history

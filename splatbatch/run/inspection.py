@@ -48,6 +48,7 @@ def inspect(batch: Batch, how: InspectOptions) -> tuple[Found, Mapping[str, str]
     Raises:
         OutputError: a training runs, the output folder cannot be made, or a later version wrote an inspection.
         Interrupted: a signal ended the inspection.
+        OSError: the claim of the output folder cannot be made.
     """
     with by_hand(batch, alone=True) as finished:
         found, failed = inspect_tasks(batch, RunHooks(finished.tick, finished.interruption.reason), how)

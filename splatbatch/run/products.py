@@ -45,6 +45,7 @@ def merge(
     Raises:
         SplatbatchError: the splats cannot be merged, or a training runs; no splat is written.
         Interrupted: a signal ended the merge.
+        OSError: the claim of the output folder cannot be made.
     """
     if out is not None:
         check_place(out, batch.output.path)

@@ -147,7 +147,6 @@ def result_of(options: ReconstructOptions) -> ReconstructedModel | None:
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote the record of the model.
-        OSError: a mask was removed during the audit.
     """
     out = options.out.absolute()
     output = OutputFolder(out / FOLDER)
