@@ -35,6 +35,7 @@ def main(arguments: list[str] | None = None) -> Any:
 
     Raises:
         SystemExit: the command has ended; its code is the exit code.
+        OSError: the child cannot be started, or /dev/null cannot be opened.
     """
     terminal.open_closed_descriptors()
     command = next((word for word in command_first(sys.argv[1:]) if not word.startswith("-")), "")
