@@ -67,8 +67,8 @@ class Blocks:
     counts: Ids  # [B]
     lower: FloatArray  # [B, 3], bounds of each block, with the extent of its Gaussians; infinite if empty
     upper: FloatArray  # [B, 3]
-    first: Ids  # [B], the first row of each block; the number of all rows if empty
-    last: Ids  # [B], the row after its last; 0 if empty
+    first: Ids  # [B], first row of the first piece read with rows of the block; the number of all rows if empty
+    last: Ids  # [B], the row after the last such piece; 0 if empty
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -76,7 +76,7 @@ class Blocks:
     def rows(self, wanted: Sequence[int]) -> dict[int, FloatArray]:
         """Return the rows of some blocks, by the block's index, each [n, columns] in the order of the file.
 
-        The part of the file from the first to the last of these rows is read once.
+        The file is read once, from the first to the last piece of `ROWS_AT_ONCE` with rows of these blocks.
 
         Args:
             wanted: indices of blocks, at least one.
@@ -199,6 +199,8 @@ def sample_rows(
 
 def cut_in_halves(sample: FloatArray, depth: int) -> BlockTree:
     """Return a tree of 2^depth - 1 cuts at the medians of sampled means, each across the longest side of its part.
+
+    The side is that between the 5th and the 95th percentile.
 
     Args:
         sample: [n, 3 or more], with x, y, z first; n may be 0, then all cuts are at x = 0.

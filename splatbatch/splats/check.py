@@ -52,8 +52,8 @@ def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
 
     The `step` of the splat is 0 where the header names none.
 
-    Raises nothing: a file that is missing, cannot be read or is no PLY is rejected. A file of the right size is read
-    whole.
+    Raises nothing: a file that is missing, cannot be read or is no PLY is rejected. Unless its size
+    or header is at fault, the file is read whole.
 
     Args:
         path: a 3DGS PLY.

@@ -70,7 +70,7 @@ def header_of(source: MergeSource, offset: Offset) -> ply.SplatHeader:
 def read_accepted(source: MergeSource, header: ply.SplatHeader) -> Iterator[ply.FloatArray]:
     """Yield all rows of a splat in pieces [n, properties], in the order of the file, and check the splat meanwhile.
 
-    Errors may be raised only after the last piece; the caller must then discard the pieces.
+    Errors may be raised as late as after the last piece; the caller must then discard the pieces.
 
     Raises:
         OutputError: the file is truncated, is not the file that was accepted (`ChangedOnDisk`), or has Gaussians that

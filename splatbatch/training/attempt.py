@@ -92,7 +92,7 @@ def train_attempt(
     Raises:
         SplatbatchError: as no CUDA or kernels; no points, an unusable model, photographs or backdrop; during standby a
             supervisor that died or named another GPU; NaN pixels in a rendering, or a fatal health finding.
-        KeyError: the checkpoint of this run lacks an entry of the state.
+        KeyError: the checkpoint of this run lacks an entry of the state, or the border in the settings a key.
         ValueError: the recipe is invalid, or a parameter of the trained splat is not finite.
         OSError: a file cannot be written.
     """
@@ -120,7 +120,8 @@ def prepare(
 
     Raises:
         SplatbatchError: no points, or none within reach of the core; an unusable model, photographs or backdrop; a
-            fatal health finding; or CUDA was initialised although `has_gpu` is false.
+            fatal health finding; or CUDA was initialised meanwhile although `has_gpu` is false.
+        KeyError: the border in the settings lacks a key.
     """
     training, was_touched = recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     # large computations here have their own threads; torch's threads of several attempts block each other: 11 s for 1

@@ -1,7 +1,7 @@
 """Border of a patch with a core, and the backdrop that is rendered behind the patch's own Gaussians.
 
 The reach of a patch is a finite box, the core and a margin around; the means of its Gaussians stay within reach. Of the
-backdrop, the splat of the whole scene, only Gaussians outside the reach are rendered. A patch without a core has
+backdrop, the splat of the whole scene, Gaussians outside the reach are rendered behind. A patch without a core has
 neither border nor backdrop. Gaussians that are too large near the border are kept small, so that none shines across
 (measured: docs/benchmarks.md, "The border of a cut scene").
 """
@@ -32,7 +32,7 @@ from splatbatch.training.gaussians import select, values_of
 MOST_PARTS = 1024
 """Largest number of parts into which one Gaussian of the backdrop is split."""
 SHARE_OF_CAP = 3
-"""Divisor of the cap: at most a third of a patch's Gaussians are initialised from the backdrop."""
+"""Divisor of the cap: at most a third of a patch's cap is initialised from the backdrop."""
 SEED = 1
 
 EXTENT_SIGMAS = 3.0

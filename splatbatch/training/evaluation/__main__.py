@@ -36,6 +36,7 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
     Raises:
         SplatbatchError: a splat, the model or a photograph cannot be read; a splat has another offset; a rendering has
             NaN pixels; or a GPU is asked for and cannot be used, or there are no kernels for it.
+        KeyError: the border in the settings lacks a key.
         ValueError: the recipe is invalid, or `splat` does not lie in `folder`.
         OSError: a file cannot be written.
     """

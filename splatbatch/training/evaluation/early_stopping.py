@@ -103,8 +103,8 @@ def slope_db(series: Series) -> float | None:
 class EarlyStopping:
     """Early stopping of one run: makes the checks, and sets the last step once a plateau is found.
 
-    The windows are of `views`, the rule is that of `recipe`; `progress` takes warnings, and an earlier end. Decisions
-    depend only on `checks` and `tail_from`, which `state` returns for a checkpoint.
+    The windows are of `views`, the rule is that of `recipe`; `progress` takes warnings, and an earlier end. Of what
+    changes, decisions depend on `checks` and `tail_from`, which `state` returns for a checkpoint.
     """
 
     def __init__(self, views: TrainingImages, recipe: Recipe, progress: ProgressRecorder) -> None:
@@ -147,7 +147,7 @@ class EarlyStopping:
     def check(self, done: int, gaussians: Mapping[str, Tensor], capacity: int | None) -> bool:
         """Measure the windows after `done` steps; return whether their mean PSNR is at a plateau. Waits for the GPU.
 
-        `gaussians` are the patch's own. `capacity` is that of the tile lists on a GPU; None: counted for each window.
+        `gaussians` are the patch's own; `capacity` is that of tile lists, None: counted. TrainerError: without kernels.
         """
         drawn, options = self._border.with_backdrop(gaussians), RasterOptions.of(self._recipe)
         psnrs = [psnr_in(drawn, window, options, capacity) for window in self.chosen_by.windows]

@@ -27,8 +27,8 @@ def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
     With `stands_by`, go.json, the order to begin, is awaited without a limit after all files are decoded.
 
     Raises:
-        SplatbatchError: as an unreadable file, no photograph that shows the patch, NaN pixels in a rendering, no usable
-            GPU or kernels, or a dead supervisor.
+        SplatbatchError: as an unreadable file, NaN pixels in a rendering, no usable GPU or kernels, a dead supervisor.
+        KeyError: the border in the settings lacks a key.
         OSError: metrics.json cannot be written.
     """
     settings = folder.read(folder.settings, InspectionSettings) or InspectionSettings()

@@ -34,7 +34,7 @@ def photographs(subject: InspectedSplat) -> tuple[dict[str, tuple[str, ...]], di
     """Compare every photograph with its rendering, and with others that see the same points.
 
     Returns:
-        Names of the photographs at fault, the worst first, by figure: "blurred", "exposure" and "misregistered".
+        Names of photographs at fault, by figure, the worst of each score first: "blurred", "exposure", "misregistered".
         Scores by photograph, by the score's name: "blur", octaves (log2) of detail that it lacks; "exposure", stops by
         which it is brighter than others, less its own gain; "registration", its median reprojection error over the
         usual; "shift", from `shifts`. Of the first three, those with fewer than `LEAST_POINTS` (20) points are missing.

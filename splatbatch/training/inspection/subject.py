@@ -135,13 +135,13 @@ def open_subject(
     Args:
         settings: settings of the inspection, which name all files.
         open_device: returns the device that renders; called after all files are decoded, before which CUDA is unused.
-        room: bytes for rendering, beyond which a splat without backdrop stays in host memory; None: on a GPU `SHARE` of
-            its free memory, on the CPU no limit.
+        room: bytes for rendering, beyond which a splat without backdrop stays in host memory; None: `SHARE` decides.
 
     Raises:
         SceneError: the splat, the model or a photograph cannot be read, or no photograph shows the patch.
         TrainerError: the backdrop has changed or cannot be read; `open_device` fails; or the GPU has no kernels.
         ValueError: the recipe of the settings is invalid.
+        KeyError: the border in the settings lacks a key.
     """
     recipe, splat, sparse = Recipe.model_validate(settings.recipe), Path(settings.splat), Path(settings.sparse)
     whole = read_reconstruction(sparse, tracks=True)

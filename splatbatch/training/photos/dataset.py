@@ -144,6 +144,7 @@ def decode_views(
     Raises:
         SceneError: a photograph is missing, it or its mask is unreadable, a lens cannot be undistorted, or none is left
             to train on.
+        KeyError: `model` lacks the camera of a photograph.
     """
     chosen = choose_photographs(folders.images, model.images, model.cameras, training.resolution)
     images = [image for image in model.images if is_training or image.name in holdout]
@@ -277,6 +278,7 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
     Raises:
         SceneError: no photograph shows the patch.
         TrainerError: there are no kernels for the GPU.
+        KeyError: the part of the backdrop within reach has been left out already.
     """
     around = views.border
     drawn = around.drawn_whole()
