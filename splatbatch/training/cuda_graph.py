@@ -52,7 +52,8 @@ class _Recording:
 class GraphedStep:
     """Runs a `Step` as CUDA graphs where this package's kernels render, else directly.
 
-    On a GPU the current stream must not be the default stream. `refine` and `begin_tail` drop the recordings that they
+    The first step is run directly, and so are steps that would need more than `MOST_RECORDINGS` recordings. On a GPU
+    the current stream must not be the default stream. `refine` and `begin_tail` drop the recordings that they
     invalidate; the next step records anew.
     """
 
@@ -92,6 +93,9 @@ class GraphedStep:
         Args:
             step: the step just taken, counted from 0.
             is_due: whether to check the tile lists also without a refinement; a check waits for the GPU.
+
+        Raises:
+            TrainerError: there are no kernels for the GPU.
         """
         has_changed = self._step.refine(step)
         has_changed |= (is_due or has_changed) and self._step.capacity.grow()

@@ -93,7 +93,7 @@ def _in_order(images: Sequence[Image]) -> list[Image]:
 def draw(settings: FilmSettings, target: Path) -> str:
     """Render the frames of a film into the file `target`, [H, W, 3] bytes each; return a line with number and rate.
 
-    An existing file is overwritten, and is left incomplete after an error.
+    An existing file is overwritten, and is left incomplete if a frame fails.
 
     Raises:
         SceneError: the model has no cameras, or one without a focal length; or model or splat cannot be read.

@@ -49,7 +49,7 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     Raises:
         SceneError: a model, a splat or a photograph cannot be read, or the masks ignore all pixels.
         TrainerError: no GPU can be used where one is asked for or assigned, or there are no kernels for the GPU.
-        KeyError: the settings name no original.
+        KeyError: the settings name no original, or hold out a photograph that the model lacks.
         ValueError: the recipe is invalid, or a splat file has become shorter since it was opened.
         OSError: a splat file can no longer be read.
     """
@@ -110,7 +110,7 @@ def measure(settings: Path, result: Path) -> None:
             pixels.
         TrainerError: no GPU can be used where one is asked for or assigned, or there are no kernels for the GPU.
         LaterFormatError: a later version wrote `settings`.
-        KeyError: the settings name no original.
+        KeyError: the settings name no original, or hold out a photograph that the model lacks.
         ValueError: the recipe is invalid, or a splat file has become shorter since it was opened.
         OSError: `result` cannot be written, or a splat file no longer be read.
     """

@@ -1,4 +1,4 @@
-"""One training step (render, loss, backpropagation, update), which never waits for the GPU.
+"""One training step: render, loss, backpropagation, update; does not wait for the GPU with this package's kernels.
 
 `TileCapacity` is how many entries the tile lists of a rendering may have in a step.
 """
@@ -53,7 +53,10 @@ class StepResult:
 
 @dataclass
 class Step:
-    """One training step: render, compute the loss, backpropagate, update; never waits for the GPU."""
+    """One training step: render, compute the loss, backpropagate, update.
+
+    With this package's kernels a step does not wait for the GPU.
+    """
 
     gaussians: Parameters
     optimizers: Optimizers
@@ -120,6 +123,9 @@ class Step:
         """Densify and prune if the schedule has this step, counted from 0; every `refine_every` steps, clamp scales.
 
         Returns whether CUDA graphs of the step are invalid, since the Gaussians or the strategy have changed.
+
+        Raises:
+            TrainerError: there are no kernels for the GPU.
         """
         has_changed = self.strategy.refine(step)
         if step % self.plan.refine_every == 0:

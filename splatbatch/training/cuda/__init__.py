@@ -24,7 +24,7 @@ from splatbatch.training.cuda.project import NAMES, ProjectionInput, project
 def serves(tensor: Tensor, training: Training) -> bool:
     """Return whether to use this package's kernels for a tensor: on a GPU, if they work and `training.kernels` is auto.
 
-    The first call on a GPU loads and tries the kernels.
+    The first call that asks for the kernels loads and tries them.
     """
     return tensor.is_cuda and training.kernels == "auto" and not why_not_here()
 

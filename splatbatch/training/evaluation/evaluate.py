@@ -403,7 +403,7 @@ class SplatFiles:
         Args:
             path: the splat file.
             lpips: the metric LPIPS; None: it is left out.
-            pictured: folder to write pictures of three views into; None: no pictures.
+            pictured: folder to write pictures of at most three views into; None: no pictures.
 
         Raises:
             OSError: the file cannot be read.

@@ -107,7 +107,11 @@ class TransientMask:
         self._sure: dict[str, Tensor] = {}  # likewise, strong evidence at the last comparison; on the CPU
 
     def step_begins(self, step: int, gaussians: Parameters, capacity: int | None = None) -> None:
-        """Update the masks if a comparison is due before this step, counted from 0; `capacity` is as in `look`."""
+        """Update the masks if a comparison is due before this step, counted from 0; `capacity` is as in `look`.
+
+        Raises:
+            TrainerError: there are no kernels for the GPU.
+        """
         if step in self._steps:
             self.look(gaussians, capacity)
 

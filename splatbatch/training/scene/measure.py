@@ -57,7 +57,7 @@ def _each(progress: ProgressRecorder, phase: str, items: Iterable[Item], done: i
 def measure(scene: LoadedScene, folder: AttemptFolder) -> SceneEvaluation:
     """Evaluate the merged scene on its held-out photographs and at its seams; return the figures.
 
-    Progress, and pictures of three views, are written into the attempt folder.
+    Progress, and pictures of at most three views, are written into the attempt folder.
 
     Raises:
         SceneError: a splat or a photograph cannot be read.

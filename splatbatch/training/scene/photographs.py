@@ -34,7 +34,7 @@ class CameraView:
 
 
 class ScenePhotographs:
-    """Photographs of a model less the splats' offset, decoded only when `shots` yields them."""
+    """Photographs of a model less the splats' offset, decoded while `shots` yields them, a few ahead."""
 
     def __init__(self, model: Reconstruction, folders: PhotoFolders, training: Training, names: Iterable[str]) -> None:
         """Choose folder and resolution as a training does, for the photographs of `names` only.

@@ -59,6 +59,9 @@ class Default(Strategy):
         Returns whether recorded steps (CUDA graphs) are invalid. gsplat 1.5.3 never resets opacities: at
         strategy/default.py:195 `&` binds tighter than the comparisons beside it (mended on its main branch, PR #776).
         So opacities are reset here.
+
+        Raises:
+            TrainerError: there are no kernels for the GPU.
         """
         plan, has_changed = self.plan, False
         if step >= plan.refine_stop:
