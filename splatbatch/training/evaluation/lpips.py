@@ -68,7 +68,7 @@ class Lpips:
 def load_lpips() -> Lpips | str:
     """Return the metric with its weights, or a note that says which file or package is missing and how to get it.
 
-    Weights that cannot be read give a note, too. It raises nothing.
+    Weights that cannot be read give a note, too.
     """
     alexnet = Path(torch.hub.get_dir()) / "checkpoints" / ALEXNET_FILE
     package = importlib.util.find_spec("torchmetrics")

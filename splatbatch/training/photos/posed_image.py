@@ -280,7 +280,7 @@ def shrink(photo: PosedImage, factor: int) -> PosedImage:
 def resized(photo: PosedImage, most_pixels: int) -> PosedImage:
     """Return a photograph reduced to about `most_pixels`, with camera, masks and colour correction to match.
 
-    A photograph with fewer pixels is returned unchanged. A pixel of a reduced one is valid, or covered, if more than
+    A photograph with no more pixels is returned unchanged. A pixel of a reduced one is valid, or covered, if more than
     half of what it averages is. Pixels and masks are then on the device that renders.
     """
     view = photo.view
