@@ -2,8 +2,7 @@
 
 Bit-identical from run to run and with any number of threads: nothing is summed in an order left to chance.
 
-1. Tile lists: which Gaussians touch which tile, nearest first. The test is exact: a Gaussian that is left out would
-   change no pixel.
+1. Tile lists: which Gaussians touch which tile, nearest first. A Gaussian that is left out would change no pixel.
 2. Tiles with lists of similar length are padded to one length: a group is blended by a few large matrix products.
 3. The logarithm of alpha over a tile is a quadratic in pixel coordinates: evaluating it is a matrix product. With p
    the pixel, m the mean and Q = [[a, b], [b, c]] the conic, alpha = opacity exp(-(p - m)^T Q (p - m) / 2). In
@@ -183,7 +182,7 @@ def bin_gaussians(footprints: ProjectedGaussians, grid: TileGrid) -> tuple[Tenso
     """Return the tile lists: Gaussians of each tile, nearest first, concatenated `[M]`, and their counts `[num_tiles]`.
 
     Gaussians are named by their index among all C x N. Those of equal depth keep their order, as in gsplat's radix
-    sort. A Gaussian that changes no pixel of a tile is not in the tile's list.
+    sort. A Gaussian changes no pixel of a tile in whose list it is missing.
     """
     visible = (footprints.radii > 0).all(-1).flatten().nonzero().squeeze(1)
     nearest_first = footprints.depths.flatten().index_select(0, visible).argsort(stable=True)

@@ -3,7 +3,7 @@
 Between steps the training photographs are compared with their renderings at a small size. Where the residual of a
 photograph is much larger than that of others at the same place in the scene, its pixels are transient. Details that
 are not trained yet, and wrong poses, give residuals in several photographs, or elsewhere at the next comparison. So a
-region needs strong evidence, against nearly all other photographs, in two comparisons in a row. Cells connected to
+region needs strong evidence, against most of the nearest photographs, in two comparisons in a row. Cells connected to
 such a region need only weak evidence.
 
 A loss without outliers is RobustNeRF's (Sabour 2023, arXiv 2302.00833). There a share of outliers is assumed; here
