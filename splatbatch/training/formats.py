@@ -1,7 +1,7 @@
 """`python -m splatbatch.training.formats SETTINGS RESULT`: measure what converting a splat to other formats loses.
 
 A splat, and the same splat converted to another format and back, are rendered from the cameras of photographs,
-held-out ones if there are any, and their PSNR is compared. SETTINGS and RESULT are JSON files.
+and their PSNR is compared. SETTINGS and RESULT are JSON files.
 """
 
 from __future__ import annotations

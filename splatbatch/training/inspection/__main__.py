@@ -28,7 +28,7 @@ def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
 
     Raises:
         SplatbatchError: as an unreadable file, NaN pixels in a rendering, no usable GPU or kernels, a dead supervisor.
-        KeyError: the border in the settings lacks a key.
+        KeyError, ValueError: the border in the settings lacks a key, or the recipe is invalid.
         OSError: metrics.json cannot be written.
     """
     settings = folder.read(folder.settings, InspectionSettings) or InspectionSettings()
