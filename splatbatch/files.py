@@ -93,8 +93,8 @@ def _num_bytes(name: str) -> int:
 
 
 note_reading: Callable[[str], object] = str
-"""Called with the path of each file before it is opened. In a reader process it tells the parent; else it does
-nothing."""
+"""Called with the path of a file before it is opened for reading, or asked for its size and time. In a reader process
+it tells the parent; else it does nothing."""
 
 
 def open_regular(path: str | Path, most_bytes: int | None = None) -> BufferedReader:
@@ -154,6 +154,7 @@ def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = Fals
     """Make `target` a hard link to the file `source`, or a copy of it; return the stat of `target`.
 
     `target` is replaced as a whole, and is on the disk on return; a symbolic link there is replaced, not followed.
+    A `target` that is a hard link to `source` already stays as it is.
 
     Args:
         source: the file; links are followed.

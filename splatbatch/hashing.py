@@ -1,7 +1,7 @@
 """Comparison of files with their recorded state: by size and time, and by SHA-256 where the time has changed.
 
-Hashes are cached in the user's cache folder by path, size, times and inode. So an unchanged file is hashed once, unless
-it was younger than `SETTLED_S`, and a query writes nothing into an output folder.
+Hashes are cached in the user's cache folder by path, size, times and inode. So an unchanged file is usually hashed
+once, unless it was younger than `SETTLED_S`, and a query writes nothing into an output folder.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _state(stat: os.stat_result) -> list[bytes]:
 
 
 class FileFacts:
-    """Size, time and SHA-256 of files, each file looked at only once, since patches share photographs."""
+    """Size, time and SHA-256 of files; `of` and `sha256` look at each file once, since patches share photographs."""
 
     def __init__(self, stamps: Stamps | None = None, *, reads: bool = True) -> None:
         """Prepare; no file is asked yet.

@@ -178,7 +178,7 @@ Answer = Returned | ExpectedError | Crashed | Hung
 class CallQueue(Generic[Item]):
     """Calls a function with each item in a reader process, and starts another reader if an item ended the first one.
 
-    Answers come in the order of the items, one for each. No method waits; the caller asks `look` again and again.
+    Answers come in the order of the items, one for each. No method waits for a call; the caller asks `look` often.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def pieces(record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield an object as JSON text in pieces: a line for each entry, and for each object in a list of objects.
+    """Yield an object as JSON text in pieces: a line for each entry, and for each object in a list of several objects.
 
     Deeper values stand on one line, so that few calls of the C encoder suffice. That encoder cannot indent, and the
     Python encoder would take longer than anything else that is done for an attempt.

@@ -173,7 +173,7 @@ def with_marker(prefix: str, marker: str = MARKER) -> dict[int, str]:
 
 
 def end_marked(key: str) -> None:
-    """Kill all processes whose `MARKER` is `key`, also those forked meanwhile.
+    """Kill all other processes whose `MARKER` is `key`, also those forked meanwhile.
 
     Used for an attempt whose supervisor was killed.
     """

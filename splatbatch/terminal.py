@@ -22,7 +22,8 @@ from splatbatch.processes import redirect_to_null
 OWN_DESCRIPTOR = "/proc/self/fd/{}"
 """Path that opens a descriptor anew with flags of its own: O_NONBLOCK there does not affect other processes."""
 MOST_PENDING_BYTES = 1 << 16
-"""Most bytes kept for a terminal or pipe that takes nothing; further writes are dropped."""
+"""Bytes kept for a terminal or pipe that takes nothing, beyond which further writes are dropped. A longer write is kept
+if nothing waits before it."""
 SMALL_BYTES = {True: 1, False: 512}
 """Bytes that a terminal (True) or a pipe (False; PIPE_BUF of POSIX) takes at once when poll(2) reports room."""
 PATIENCE_S = 0.5
@@ -43,7 +44,7 @@ def unheard(done: int, total: int) -> None:
 class DroppingWriter(io.RawIOBase):
     """A stream over a descriptor whose writes never block and never fail; a write that finds no room is dropped whole.
 
-    Up to `MOST_PENDING_BYTES` bytes wait for a slow reader.
+    Up to `MOST_PENDING_BYTES` bytes wait for a slow reader; more only of a single longer write.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -100,7 +101,7 @@ class DroppingWriter(io.RawIOBase):
         return False
 
     def take_lost(self) -> int:
-        """Return the number of lines dropped since the last call, to be reported to the user; 0 if there are none.
+        """Return the number of lines dropped for lack of room since the last call, for a message to the user; or 0.
 
         Also 0 while the stream has no room for such a message; the next call then counts the same lines again.
         """
@@ -112,7 +113,7 @@ class DroppingWriter(io.RawIOBase):
     def part(self) -> None:
         """Wait at the end of the program for pending text to be written.
 
-        The wait takes at most `LONGEST_FAREWELL_S` seconds, and ends if nothing is taken for `PATIENCE_S` seconds.
+        The wait takes up to about `LONGEST_FAREWELL_S` seconds, and ends if nothing is taken for `PATIENCE_S` seconds.
         """
         end = time.monotonic() + LONGEST_FAREWELL_S
         ready = select.poll()

@@ -16,7 +16,7 @@ _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\
 
 
 def plain_text(words: str) -> str:
-    """Return text without escape sequences and unprintable characters; tabs and line ends stay."""
+    """Return text without escape sequences and unprintable characters; tabs stay, and line ends as line feeds."""
     if words.isascii() and words.isprintable():  # nearly always
         return words
     words = _SEQUENCE.sub("", words).replace("\r\n", "\n").replace("\r", "\n")
@@ -24,7 +24,7 @@ def plain_text(words: str) -> str:
 
 
 def one_line(words: str) -> str:
-    """Return text as `plain_text` does, with each run of blanks, tabs and line ends replaced by one blank."""
+    """Return text as `plain_text` does, with one blank for each run of blanks, tabs and line ends, none at its ends."""
     return " ".join(plain_text(words).split())
 
 
@@ -34,7 +34,7 @@ def plural(number: int, noun: str, plural: str = "s") -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share from 0 to 1 as "12 %", rounded to two digits and never with an exponent."""
+    """Return a share from 0 to 1 as "12 %", rounded to two digits; only below 0.0001 % with an exponent."""
     return f"{float(f'{100 * share:.2g}'):g} %"
 
 

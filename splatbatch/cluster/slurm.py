@@ -131,7 +131,7 @@ def find(submission: Submission) -> tuple[str, ...] | None:
 
 
 def query_jobs(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> Mapping[str, WorkerJob]:
-    """Return the state of all jobs of some submissions, by job id, with one call of squeue.
+    """Return the state of all jobs of some submissions, by job id, with at most one call of squeue.
 
     If Slurm does not answer, all are "unknown". A job that squeue does not list has ended.
 

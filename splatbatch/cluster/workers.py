@@ -81,7 +81,7 @@ class RequestedWorkers:
                     one.mark(one.ended)
 
     def look(self) -> None:
-        """Query the states of all workers, with one query of Slurm; "unknown" where an engine does not answer.
+        """Query the states of all workers, with at most one query of Slurm; "unknown" where an engine does not answer.
 
         Raises:
             ValueError: a record names a job of this machine in an invalid form.
@@ -120,6 +120,9 @@ class RequestedWorkers:
         """Tell all workers to end, or only those that wait to start.
 
         Return the error of the engine, "" if there is none.
+
+        Raises:
+            ValueError: a record names a job of this machine in an invalid form.
         """
         if not only_waiting:
             local.stop([job for one in self._of("local") for job in one.record.handles])
@@ -129,6 +132,9 @@ class RequestedWorkers:
         """Query the states, mark the submissions whose workers have all ended, and query these submissions no more.
 
         Jobs of these submissions that Slurm holds for good are cancelled, since they would be forgotten.
+
+        Raises:
+            ValueError: see `look`.
         """
         self.look()
         over = [one for one in self.submissions if self._has_ended(one)]

@@ -55,8 +55,8 @@ class FileIn:
 class AttemptFolder:
     """The folder of one attempt, with the paths of its files and a reader for each.
 
-    Every file has exactly one writer: the worker that runs the attempt, the supervisor, or the training process. All
-    paths begin with `path`; a file is absent until its writer makes it.
+    While the attempt runs, every file has one writer: its worker, the supervisor, or the training process. All paths
+    begin with `path`; a file is absent until its writer makes it.
     """
 
     path: Path
@@ -133,7 +133,7 @@ class AttemptFolder:
         return tuple(folder for folder in folders if 0 < folder.number < self.number)
 
     def has_exited(self) -> bool:
-        """Return whether the supervisor has written exit.json; a supervisor that was killed never writes the file."""
+        """Return whether the supervisor has written exit.json; a supervisor that was killed writes none."""
         return os.path.exists(f"{self.path}/{EXIT}")  # noqa: PTH110 - asked of thousands, and twice as fast as a Path
 
     def is_cancelled(self) -> bool:
@@ -265,7 +265,7 @@ class AttemptFolder:
 
 @dataclass(frozen=True)
 class CachedAttemptDir(AttemptFolder):
-    """The folder of an attempt that has ended: its records no longer change, so each is read only once."""
+    """The folder of an attempt that has ended: its records no longer change, so most are read only once."""
 
     _known: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
 

@@ -1,8 +1,8 @@
 """Claims: which worker works on which task. The claims of a task are numbered; the one with the highest number owns it.
 
-The number is called generation. A claim is a hard link, made by link(2), to the heartbeat file of its worker; a claim
-is never replaced or removed. To take a task over, a worker links the next number. Of two workers that do so at once
-only one can make that name.
+The number is called generation. A claim is a hard link, made by link(2), to the heartbeat file of its worker, or a copy
+of it where links are impossible; a claim is never replaced or removed. To take a task over, a worker links the next
+number. Of two workers that do so at once only one can make that name.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class AtWork(WorkerRecord):
         return self.silent_s >= workers.SILENCE_S
 
     def in_words(self) -> str:
-        """Return a line with the worker, its tasks, doubts whether it lives, and commands to end or continue it."""
+        """Return a line: the worker, its tasks, doubts whether it lives and, if frozen, commands to end it or go on."""
         job = f", job {self.job}" if self.job else ""
         known = (
             ""

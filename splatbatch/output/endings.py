@@ -14,8 +14,8 @@ from splatbatch.output.ledger import Tail
 class TaskHistory:
     """Latest end, rejection and giving up of each task, from the ledgers of all workers of an output folder.
 
-    Each call reads what was appended since the last one. If a ledger was replaced by a shorter one, all are read again.
-    Ledgers and lines that cannot be read are left out; nothing is raised.
+    Each call outside `as_of_now` reads what was appended since the last one. If a ledger was replaced by a shorter one,
+    all are read again. Ledgers and lines that cannot be read are left out; nothing is raised.
     """
 
     def __init__(self, output: OutputFolder) -> None:
@@ -39,7 +39,7 @@ class TaskHistory:
             self._is_current = False
 
     def is_judged(self, patch: str, attempt: int) -> bool:
-        """Return whether the end of an attempt was recorded, so that it need not be collected again.
+        """Return whether the end of an attempt was recorded and judged, so that it need not be collected again.
 
         Args:
             patch: name of the task.

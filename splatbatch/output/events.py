@@ -36,7 +36,7 @@ KINDS: dict[str, type[Event]] = {}
 class Event(TypedRecord):
     """One event of a ledger.
 
-    A field without a default is always written, any other only if it differs from its default.
+    The time, and a field without a default value, are always written, any other only if it differs from its default.
     """
 
     name: ClassVar[str] = ""

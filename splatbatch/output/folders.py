@@ -63,7 +63,7 @@ class PatchFolder(SplatFolder):
     """The folder of one patch within the output folder: its accepted splat, its records and its attempts."""
 
     result = FileIn(RESULT)
-    """Manifest of the accepted splat; written after the splat, so that it never exists without the splat."""
+    """Manifest of the accepted splat; written after the splat, so that a crash never leaves it without the splat."""
     preview = FileIn(PREVIEW)
     """Small copy of the splat, a few MB, which the report makes and shows."""
     damage = FileIn(f"{ACCEPTED}/damage.json")
@@ -83,8 +83,8 @@ class PatchFolder(SplatFolder):
     def read_result(self) -> Result | None:
         """Return the manifest of the accepted splat; None if there is none, or it cannot be read as a JSON object.
 
-        result.json and splat.ply are made from the newest accepted record (accepted/NUMBER.json). Where they are older
-        than that record, and it can be read, the record is returned, with `is_ahead`.
+        result.json and splat.ply are made from the newest accepted record (accepted/NUMBER.json). Where they are
+        missing or older than that record, and it can be read, the record is returned, with `is_ahead`.
 
         Raises:
             LaterFormatError: a later version wrote the manifest.
@@ -154,7 +154,10 @@ class PatchFolder(SplatFolder):
 
 
 def is_standby_only(folder: AttemptFolder) -> bool:
-    """Return whether an attempt was started early, to wait for a GPU, and never got one: its folder may be removed."""
+    """Return whether an attempt was started early, to wait for a GPU, and has got none.
+
+    Once it has ended, its folder may be removed.
+    """
     job = folder.read_job()
     return job is not None and job.standby and not folder.go.exists()
 

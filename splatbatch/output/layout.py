@@ -29,7 +29,7 @@ class OutputFolder:
     ledger = FileIn("ledger/local.jsonl")
     """Ledger of `train`: one line per event, appended to by every run."""
     lock = FileIn("lock")
-    """Link to the heartbeat file of the `train` that runs here; version 0.2.0 reads it."""
+    """Link to the heartbeat file of the latest `train` here; version 0.2.0 reads it."""
     jobs = FileIn("workers/jobs")
     """Folder of the submissions: requests to an engine (this machine or Slurm) to start workers."""
     claims = FileIn("claims")

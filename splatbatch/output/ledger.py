@@ -46,7 +46,7 @@ class Ledger:
 
         Args:
             path: path of the file, which no other process writes. None: events only go to the listeners.
-            listeners: called with each event once it is written.
+            listeners: called with each event once it is written, or held back by a full disk.
             generation_of: returns the number of a task's claim, which its events name; 0: the task has none.
         """
         self._path = path

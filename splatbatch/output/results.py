@@ -107,8 +107,9 @@ def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows:
 def pin_to_inputs(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | None = None) -> None:
     """Accept a splat for the settings and inputs of now, although the splat was trained from others.
 
-    Used where `accept` or a retry chose an earlier splat, which then counts as up to date. Nothing is done if another
-    splat was accepted meanwhile. If the splat in the attempt's folder was removed, only result.json is written.
+    Used where `accept` or a retry chose an earlier splat, which then counts as up to date. If the splat in the
+    attempt's folder was removed, only result.json is written. Else nothing is done if another splat was accepted
+    meanwhile.
 
     Args:
         folder: folder of the patch.
@@ -201,8 +202,8 @@ def recording_damage(output: OutputFolder) -> Iterator[None]:
     """Record damage to an accepted splat if the block raises `ChangedOnDisk`, and raise that error again.
 
     The record, damage.json, makes the patch damaged on every machine, even if size and time of the file are as they
-    were. It is only written if the file, read again, has another hash than its manifest. The record counts until the
-    file changes or another splat is accepted.
+    were. It is only written if the file, read again, has another hash than its manifest, or cannot be read. The
+    record counts until the file changes or another splat is accepted.
 
     Raises:
         ChangedOnDisk: raised by the block.
@@ -234,8 +235,8 @@ def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: P
 
     "same": size and time, or the content, are those of the manifest. "changed": they are not, or the file is missing.
     "unknown": only the time differs, and the manifest has no hash. "unread": the file would have to be read, which
-    `facts` does not allow. A file in the state that damage.json records is "same" only if it is read
-    and has the recorded hash.
+    `facts` does not allow. Where `facts` may read, a file with another cached hash than the manifest's is "changed".
+    A file in the state that damage.json records is "same" only if it is read and has the recorded hash.
 
     Args:
         folder: folder of the patch.
@@ -359,7 +360,8 @@ def forget_superseded(folder: PatchFolder, *kept: str) -> None:
     """Remove the splats of attempts that are not named in `kept` and that `retention.choose_splats` does not keep.
 
     Never removed are: the splat accepted by now, a splat that may still become the next accepted one, and a splat that
-    was not judged yet.
+    was not judged yet. Of an attempt whose job.json names no accepted record, as by an earlier version, only the first
+    holds.
 
     Raises:
         OSError: a splat cannot be removed.

@@ -89,7 +89,7 @@ def new_submission(output: OutputFolder, engine: str, num_workers: int, terms: s
 def open_submissions(output: OutputFolder) -> list[Submission]:
     """Return the submissions whose workers are not known to have ended; empty if there are none.
 
-    They are sorted by their names, which begin with a running number.
+    They are sorted by their names, which contain a running number.
 
     Raises:
         LaterFormatError: a later version wrote a submission.

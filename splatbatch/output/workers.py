@@ -237,8 +237,8 @@ class Watcher:
     def lives(self, worker: WorkerRecord) -> bool:
         """Return whether a worker is certainly alive.
 
-        A worker that is not dead by `is_dead` may yet prove to be silent. So a worker of this host must have written a
-        heartbeat in the last 30 s; of a worker of another host, this watcher must have seen the file change.
+        A worker that is not dead by `is_dead` may yet prove to be silent. So a worker whose process runs on this host
+        must have written a heartbeat in the last 30 s; of any other, this watcher must have seen the file change.
 
         Raises:
             LaterFormatError: a later version wrote a heartbeat file.

@@ -35,6 +35,7 @@ class Trainer(Protocol):
         Raises:
             SplatbatchError: a file that the command needs cannot be read or made.
             OSError: the folder cannot be written.
+            KeyError: the model lacks the camera of a photograph that gets colour correction.
         """
         ...
 

@@ -67,7 +67,7 @@ def distinct(pieces: Iterable[FileRef]) -> list[FileRef]:
 def at_once(call: Callable[..., R], *items: Iterable[object]) -> list[R]:
     """Call a function with each item, or with one item of each of several lists, and return all results in order.
 
-    `AT_ONCE` calls run in parallel threads. The first error of a call is raised.
+    `AT_ONCE` calls run in parallel threads. The first error, in the order of the items, is raised.
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(call, *items))

@@ -25,7 +25,8 @@ AWAY = frozenset({errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errn
 class FolderStore:
     """A store of files below `folder`, which need not exist before the first file is written.
 
-    A file is written under a temporary name and renamed, so that no reader sees a part of it.
+    A file is written under a temporary name and renamed, so that no reader sees a part of it. With `once` it is linked
+    to its name or, where links are impossible, copied; a reader may see a part of the copy.
     """
 
     folder: Path

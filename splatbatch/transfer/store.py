@@ -58,7 +58,7 @@ def opened(content: Path | bytes) -> BinaryIO:
 def read_whole(store: Store, name: str, most_bytes: int) -> bytes:
     """Return the contents of a file of at most `most_bytes` bytes.
 
-    Of a larger file only the beginning is returned, which then matches no hash and is not valid JSON.
+    A larger file is read only up to the piece that exceeds this size; so more bytes, or the whole file, may come.
 
     Raises:
         FileNotFoundError: there is no such file.

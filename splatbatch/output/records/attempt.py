@@ -241,7 +241,7 @@ RECORDS_PER_RUN = 60
 class ProgressLine(TypedRecord):
     """A line of progress.jsonl: the builtin trainer wrote it, or the supervisor from the log of an external trainer.
 
-    Each line holds new figures only, all others are None. The figures of a step (loss, …) and of an evaluation (psnr,
+    Each line holds new figures only, all others are blank. The figures of a step (loss, …) and of an evaluation (psnr,
     …) are on separate lines.
     """
 
