@@ -27,7 +27,8 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
         command: command of a worker.
 
     Raises:
-        ExecutorError: there are fewer GPUs than the workers need, or a worker cannot be started.
+        ExecutorError: there are fewer GPUs than the workers need, a GPU is missing or cannot be used, or a worker
+            cannot be started.
         OutputError: the submission cannot be written.
     """
     from splatbatch.machine.slots import chosen_cards

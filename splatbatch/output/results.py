@@ -360,7 +360,7 @@ def forget_superseded(folder: PatchFolder, *kept: str) -> None:
     """Remove the splats of attempts that are not named in `kept` and that `retention.choose_splats` does not keep.
 
     Never removed are: the splat accepted by now, a splat that may still become the next accepted one, and a splat that
-    was not judged yet. Of an attempt whose job.json names no accepted record, as by an earlier version, only the first
+    was not judged yet. Of an attempt without `claim.follows` in job.json, as by an earlier version, only the first
     holds.
 
     Raises:

@@ -38,7 +38,9 @@ class Claim(TypedRecord):
     generation: int = 0
     """Number of the claim, from 1; 0: the task is not claimed here, as for an attempt that came home from a store."""
     follows: int | None = None
-    """Number of the newest accepted record when the task was claimed; 0: none yet, None: an earlier version made it.
+    """Number of the newest accepted record when the task was claimed, or the claim renewed. 0: none yet.
+
+    None: an earlier version made the claim.
 
     Accepted records are numbered files, one for each splat of the patch that was accepted. A splat trained under the
     claim can only become record `follows` + 1, so that a worker that has lost its claim cannot overwrite a newer splat.

@@ -25,7 +25,8 @@ GRADES = {
     "C": "several defects found, or a serious one",
     "D": "several serious defects found",
 }
-"""Meaning of each grade; A needs figures of held-out photographs on covered pixels, and a training without warnings."""
+"""Meaning of each grade; A needs figures of held-out photographs on covered pixels, and a training without warnings
+by health rules."""
 NEEDED = "fidelity"
 """Name of the figure that must be known for grade A; inspections of earlier versions do not list it, and may have A."""
 BAD = 3.0

@@ -11,7 +11,7 @@ from splatbatch.output.records.record import TypedRecord
 
 @dataclass(frozen=True)
 class WorkerRecord(ProcessIdentity):
-    """workers/<name>.json, the heartbeat file of a worker; each of the worker's claims is a hard link to this file."""
+    """workers/<name>.json, the heartbeat file of a worker; each of the worker's claims is a link to it, or a copy."""
 
     worker: str = ""
     """Name of the worker, by which its heartbeat file and its ledger are named; empty: unknown."""
