@@ -108,7 +108,7 @@ class PatchStatus:
     evidence: tuple[str, ...] = ()
     """Lines by which the cause of a failure was found; empty: none."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings of the splat that were changed by --set or by rungs, by full name; empty: none."""
+    """Settings of the splat that were changed by --set, rungs or a deadline, by full name; empty: none."""
     warnings: tuple[str, ...] = ()
     """Warnings on the splat and on later attempts, or that a stale splat is kept; empty: none."""
     splat: str = ""

@@ -42,7 +42,10 @@ HELD_SHARE = "held_share"
 LESS_MEMORY: tuple[Rung, ...] = ({HELD_SHARE: "x0.25"}, {HELD_SHARE: "x0.25"})
 """Rungs after an attempt that ran out of memory: a quarter, then a sixteenth of the memory for waiting Gaussians."""
 PLACES = ("splat", "partition", "sparse", "source", "images", "masks", "splats", "backdrop")
-"""Settings that are paths; the key leaves them out, and counts the contents of these files instead."""
+"""Settings that are paths, which the hash of the evaluation's inputs (`key_of`) leaves out.
+
+Of the files there, those that the figures depend on are hashed by content instead.
+"""
 LEAST_INSIDE = 0.01
 """Smallest share of a splat's Gaussians that must lie within the partition for it to be a splat of that scene."""
 
