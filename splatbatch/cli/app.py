@@ -43,7 +43,7 @@ class GroupedCommands(PlainHelp):
     """Group of all commands of the app; help lists them by `GROUPS`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command line, in which --config may precede the command; return the words after the command's name."""
+        """Parse the command line; --config may precede the command. Returned are the words after the command's name."""
         return super().parse_args(ctx, command_first(args))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
