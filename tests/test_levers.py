@@ -70,6 +70,11 @@ def test_ten_seeds_of_seven_patches_tell_a_seventh_of_a_decibel_and_say_none_of_
     assert np.mean([one.verdict() == "none" for one in nothing]) > 0.95
 
 
+def test_scenes_whose_pairs_are_equal_are_told_to_have_none() -> None:
+    found = combined([mean_of([0.0, 0.0, 0.0]), mean_of([0.0, 0.0])])
+    assert (found.num, found.mean, found.verdict()) == (5, 0.0, "none")
+
+
 def test_scenes_with_fewer_than_two_pairs_do_not_count() -> None:
     known = mean_of([0.1, 0.3])
     assert combined([mean_of([5.0]), known, mean_of([])]) == known

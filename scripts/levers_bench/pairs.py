@@ -15,6 +15,7 @@ from scipy.stats import t as student
 from splatbatch.files import read_lines
 
 BOUND_DB = 0.1  # a difference whose interval lies within it, on both sides of 0, is none
+LEAST_DB = 1e-6  # of half an interval, when scenes are weighed: where seeds are equal, as on a CPU, it is 0
 HEADINGS = ("scene", "change", "pairs", "covered, dB", "verdict", "all pixels, dB", "verdict", "alone", "seconds, %")
 
 
@@ -98,10 +99,10 @@ def combined(means: Iterable[Mean]) -> Mean:
     So a scene whose seeds differ much, as a flight of little overlap, does not hide what the others show. Scenes with
     fewer than two pairs are left out.
     """
-    known = [one for one in means if 0 < one.half < math.inf]
+    known = [one for one in means if one.half < math.inf]
     if len(known) < 2:
         return known[0] if known else Mean(0, 0.0, math.inf)
-    weights = np.array([(student.ppf(0.975, one.num - 1) / one.half) ** 2 for one in known])
+    weights = np.array([(student.ppf(0.975, one.num - 1) / max(one.half, LEAST_DB)) ** 2 for one in known])
     shares, freedom = weights / weights.sum(), np.array([one.num - 1 for one in known])
     error = math.sqrt((1 + 4 * (shares * (1 - shares) / freedom).sum()) / weights.sum())
     half = student.ppf(0.975, 1 / (shares**2 / freedom).sum()) * error
