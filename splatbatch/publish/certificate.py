@@ -153,20 +153,10 @@ def certify(batch: Batch, task: Task | None) -> None:
 
 
 def is_certified(batch: Batch, task: Task | None) -> bool:
-    """Return whether the existing certificate equals the one that `certify` would write.
+    """Return whether the existing certificate equals the one that `certify` would write; its arguments are the same.
 
-    False if there is none, or it cannot be read.
-
-    Reads records, not input files: a file without a recorded hash counts with the hash that the certificate has.
-
-    Args:
-        batch: the batch that the splat belongs to.
-        task: task that trained the splat; None: the splat is the merged scene.
-
-    Raises:
-        LaterFormatError: a later version of splatbatch wrote a record of the splat.
-        ValueError: the file of the merged scene is no splat.
-        OSError: the file of the merged scene cannot be read.
+    False if there is none, or it cannot be read. Reads records, not input files: a file without a recorded hash counts
+    with the hash that the certificate has. Raises the errors of `certify`, but for those of writing.
     """
     record = read_record(_folder(batch.output, task).certificate)
     return record is not None and record == _made(batch, task, Certificate.from_record(record).inputs).to_record()

@@ -367,7 +367,7 @@ class Headers:
     def read(self, paths: Iterable[str]) -> None:
         """Read the headers of photographs that were not read yet, in threads; raises nothing for faulty files.
 
-        A path with a character that no path can have, as NUL, is a missing file.
+        A path with a character that no path can have, as NUL, is unreadable, too.
         """
         new = [path for path in dict.fromkeys(paths) if path not in self._headers]
         chunks = [new[start : start + _AT_ONCE] for start in range(0, len(new), _AT_ONCE)]
@@ -424,8 +424,8 @@ def _read_with_facts(path: str, known: Known) -> tuple[Header, list[Any] | None]
         header = read_known(path, status)
     except OSError as error:
         return unreadable(error), None
-    except ValueError:
-        return _FAULTS[errno.ENOENT], None
+    except ValueError as error:  # of os.stat: a character that no path can have
+        return Unreadable("unreadable", str(error)), None
     if not isinstance(header, ImageHeader):  # a fault is looked at again each time: it may be mended without a trace
         return header, None
     stamp = [status.st_size, status.st_mtime_ns]
