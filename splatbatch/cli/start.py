@@ -141,7 +141,7 @@ def show_import(done: ImportResult, config: Path, audit: Audit) -> None:
     capture, folder = done.capture, config.parent
     found = f"{plural(len(capture.shots), 'photograph')} linked, {plural(done.num_points, 'point')}"
     print_line(f"{folder}: {capture.kind}: {found}")
-    print_line(f"coordinates: {capture.world}{f'; {capture.crs[:200]}' if capture.crs else ''}")
+    print_line(f"the model is in {capture.world}{f'; {capture.crs[:200]}' if capture.crs else ''}")
     if any(done.offset):
         print_line(f"offset {spell_place(done.offset)} is subtracted before training (scene.offset)")
     for title, lines in (("converted", done.log.converted), ("not converted", done.log.left_out)):
