@@ -16,11 +16,18 @@ from splatbatch.training.rendering.view import Rendering
 from splatbatch.training.strategies.importance import prunable
 from splatbatch.training.strategies.strategy import Strategy
 
+MOST_LOGIT = 15.0
+"""Largest logit of an opacity before a split; from 17 on, float32 rounds the opacity to 1, and halves become infinite.
+
+A Gaussian is rendered with an opacity of 0.999 at most, which is a logit of 7.
+"""
+
 
 class Default(Strategy):
     """Strategy of 3DGS (Kerbl 2023): split and duplicate where image-plane gradients are large, prune the transparent.
 
-    Growth ends at the cap. Gaussians outside the bounds of the patch are removed before each refinement.
+    The two halves of a split Gaussian together have its opacity (Rota Bulo 2024, arXiv 2404.06109). Growth ends at the
+    cap. Gaussians outside the bounds of the patch are removed before each refinement.
     """
 
     def __post_init__(self) -> None:
@@ -36,6 +43,7 @@ class Default(Strategy):
             refine_every=plan.refine_every,
             reset_every=plan.reset_every or plan.max_steps + 1,
             absgrad=settings.absgrad,
+            revised_opacity=True,
         )
         self._watches = True
         self._state = self._rule.initialize_state(scene_scale=self.scene_scale)
@@ -143,6 +151,7 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
     @torch.no_grad()
     def refine(self, params: Parameters, optimizers: Optimizers, state: dict[str, Any], step: int) -> None:
         """Split and duplicate, prune, and reset the accumulated gradients."""
+        params["opacities"].clamp_(max=MOST_LOGIT)
         self._grow_gs(params, optimizers, state, step)
         self._prune_gs(params, optimizers, state, step)
         state["grad2d"].zero_()
