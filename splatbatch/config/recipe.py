@@ -31,6 +31,9 @@ EARLY_SHARE = 0.65
 LEAST_GAIN_DB = 0.05
 """Default of `least_gain_db`, in dB of PSNR for 13 % more steps; this is 0.02 dB for 5 % more (docs/benchmarks.md)."""
 
+SH_RATE, EARLIER_SH_RATE = 2.5e-5, 1.25e-4
+"""Default of `learning_rates.shN`, and that before version 0.3.0 (3DGS): splats trained with either are up to date."""
+
 WITHOUT_EFFECT = (
     "training.checkpoint_every",
     "training.images",
@@ -161,7 +164,8 @@ class Refinement(Section):
     grow_scale3d: Rate = 0.01
     """`default`: Gaussians larger than this share of the scene's size are split, smaller ones duplicated."""
     prune_scale3d: Rate = 0.1
-    """`default`: Gaussians larger than this share of the scene's size are removed."""
+    """`default`: Gaussians larger than this share of the scene's size are removed once opacities were reset; so never
+    in runs without a reset."""
     prune_opa: Fraction = 0.005
     """Opacity under which a Gaussian is removed (`default`) or relocated (`mcmc`)."""
     prune_loss_db: Annotated[float, Field(ge=0)] = 5.0
@@ -175,7 +179,7 @@ class Refinement(Section):
 
 
 class LearningRates(Section):
-    """Learning rates of Adam, with the field's values (3DGS, Kerbl 2023; gsplat).
+    """Learning rates of Adam, with the field's values (3DGS, Kerbl 2023; gsplat) but for that of `shN`.
 
     Each rate ends at a hundredth of its value.
     """
@@ -191,8 +195,9 @@ class LearningRates(Section):
     """Rate of the logits of the opacities."""
     sh0: Rate = 2.5e-3
     """Rate of the colour that is the same from all sides."""
-    shN: Rate = 1.25e-4
-    """Rate of the higher spherical harmonics, by which the colour depends on the view."""
+    shN: Rate = SH_RATE
+    """Rate of the higher spherical harmonics, by which the colour depends on the view. A fifth of the field's 1.25e-4:
+    with that, single photographs are learned by heart where few overlap."""
 
 
 class Evaluation(Section):
@@ -288,13 +293,21 @@ class Recipe(Section):
         """Return the recipe and all others whose splats count as splats of this recipe.
 
         Where `stop_after: auto` may end the training early, a splat trained for all steps counts. Where `cap_max` is
-        auto, a splat trained with the most Gaussians that auto chooses counts. Neither holds for external trainers.
+        auto, a splat trained with the most Gaussians that auto chooses counts. Where `learning_rates.shN` has its
+        default, a splat trained with the earlier default counts. None of this holds for external trainers.
         """
         whole = self.model_copy(update={"evaluation": self.evaluation.model_copy(update={"stop_after": 0})})
-        recipes = (self, whole) if self.evaluation.stop_after == "auto" and self.stops_after() else (self,)
-        if self.training.cap_max != "auto" or self.program is not None:
+        recipes: tuple[Recipe, ...] = (self,)
+        if self.evaluation.stop_after == "auto" and self.stops_after():
+            recipes = (self, whole)
+        if self.program is not None:
             return recipes
-        return (*recipes, *(one.with_training({"cap_max": self.training.cap()}) for one in recipes))
+        if self.training.cap_max == "auto":
+            recipes += tuple(one.with_training({"cap_max": self.training.cap()}) for one in recipes)
+        if self.learning_rates.shN == SH_RATE:
+            rates = self.learning_rates.model_copy(update={"shN": EARLIER_SH_RATE})
+            recipes += tuple(one.model_copy(update={"learning_rates": rates}) for one in recipes)
+        return recipes
 
     @model_validator(mode="after")
     def _stops_by_photographs(self) -> Recipe:

@@ -25,6 +25,7 @@ def test_what_an_earlier_version_trained_with_its_defaults_stays_trained(strateg
         del tree[section][setting]
     tree["evaluation"] |= {"stop_after": 0, "least_gain_db": 0.02}
     tree["training"] |= {"cap_max": 1_000_000}
+    tree["learning_rates"] |= {"shN": 1.25e-4}
     assert recipe_hash(settings.acceptable()[-1]) == short_hash(json.dumps(tree, sort_keys=True))
 
 

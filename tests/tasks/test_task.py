@@ -149,17 +149,19 @@ def assigned(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(("asked", "max_steps", "cap", "counting"), [
-    ("auto", 30_000, 9, 2), ("auto", 7_000, 9, 1), (3, 30_000, 9, 1), (3, 30_000, "auto", 2),
-    ("auto", 30_000, "auto", 4),
+    ("auto", 30_000, 9, 4), ("auto", 7_000, 9, 2), (3, 30_000, 9, 2), (3, 30_000, "auto", 4),
+    ("auto", 30_000, "auto", 8),
 ])  # fmt: skip
-def test_a_splat_with_more_steps_or_gaussians_counts_where_auto_may_choose_fewer(
+def test_a_splat_with_more_steps_or_gaussians_or_the_earlier_rate_of_shn_counts_where_the_default_may_be_another(
     batch: FakeBatch, asked: str | int, max_steps: int, cap: int | str, counting: int
 ) -> None:
     batch.make("p0", training={"max_steps": max_steps, "cap_max": cap}, evaluation={"stop_after": asked})
     (task,) = open_batch(batch.config).tasks
     hashes = set()
-    for most, stops in product({cap, 1_000_000 if cap == "auto" else cap}, {asked, 0 if asked == "auto" else asked}):
+    caps, ends = {cap, 1_000_000 if cap == "auto" else cap}, {asked, 0 if asked == "auto" else asked}
+    for most, stops, rate in product(caps, ends, (2.5e-5, 1.25e-4)):
         tree = task.recipe.model_dump()
+        tree["learning_rates"]["shN"] = rate
         tree["training"]["cap_max"], tree["evaluation"]["stop_after"] = most, stops
         hashes.add(recipe_hash(Recipe.model_validate(tree)))
     assert task.yaml_settings.acceptable_hashes == hashes and len(hashes) == counting
