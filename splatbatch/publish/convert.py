@@ -239,9 +239,8 @@ def as_file(part: SourcePart, work: Path) -> Path:
     the folder `work`, unless that file exists.
 
     Raises:
-        ValueError: the file of the part is not a splat, or is truncated.
-        OSError: the part cannot be read, or cannot be written into the folder.
-        OutputError: there is too little memory to read the part.
+        OSError: the part cannot be written into the folder.
+        OutputError: the part cannot be read, or there is too little memory to read it.
     """
     if is_whole(part):
         return part.path.absolute()

@@ -74,13 +74,12 @@ def measure_tiles(splats: Sequence[PublishedSplat], folder: Tiles, tiled: Publis
     splat of more than MOST_READ_BACK Gaussians gets a note instead. Nothing is written into publish.json.
 
     Args:
-        splats: the splats whose tiles were published.
+        splats: the splats whose tiles were published; `tiled` has all their patches.
         folder: folder of the tiles, and the working folder for decoded files.
         tiled: record of the tiles, as publish.json has it.
 
     Raises:
         OutputError: tiles cannot be read back, or their loss cannot be measured.
-        KeyError: `tiled` lacks a patch of a splat, or the rendering process yields no figures of the tiles.
         OSError: the settings of the rendering process cannot be written.
         ConfigError: the CRS of the scene is not known, is not usable, or does not fit its place.
         TrainerError: the scene has a CRS, and pyproj is not installed.

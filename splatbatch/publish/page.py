@@ -14,11 +14,12 @@ import numpy as np
 from jinja2 import Environment
 
 from splatbatch import __version__
-from splatbatch.errors import OutputError, TrainerError
+from splatbatch.errors import TrainerError
 from splatbatch.files import write_text, write_whole
 from splatbatch.output.folders import BACKDROP
 from splatbatch.publish.convert import ConversionJob, ConvertedFile, convert
 from splatbatch.publish.formats import FORMATS, FormatReader
+from splatbatch.publish.rows import reading
 from splatbatch.publish.source import PublishedSplat
 from splatbatch.publish.stage import Color, UprightScene, box_on, places_of, set_stage, sky_of
 from splatbatch.publish.tiles.geodesy import on_globe
@@ -151,10 +152,8 @@ def facts_of(splat: PublishedSplat, crs: str) -> PageFacts:
     """
     stage = set_stage(splat, crs)
     parts = [part for part in splat.parts_with_any() if part.name != BACKDROP] or splat.parts
-    try:
+    with reading(splat.path):
         places = {part.name: places_of(part) for part in parts}
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{splat.path}: {error}", "Train the patch or merge the scene again.") from error
     middles = {name: np.median(found, axis=0) for name, found in places.items()}
     sky, is_known = sky_of(splat, stage.up)
     middle = np.median([*middles.values()], axis=0)

@@ -27,6 +27,7 @@ from splatbatch.publish.tool import VERSION as TOOL_VERSION
 from splatbatch.publish.tool import SplatTransform, find_tool
 from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.inspection import SCENE
 from splatbatch.tasks.product import hashes_in, key_of
 from splatbatch.text import plural
 
@@ -120,8 +121,6 @@ class Publisher:
 
         Raises:
             OSError: the working folder cannot be written, or publish.json cannot be while losses are recorded.
-            ValueError: the file of a splat was changed meanwhile: it is no splat, or is truncated.
-            KeyError: the rendering process yields no figures of the tiles, or the merged scene lacks another splat.
             RuntimeError: splat-transform is needed, and there is no cache folder; see `cache_folder`.
         """
         for splat in splats:
@@ -131,7 +130,7 @@ class Publisher:
                 self._part(splat, part)
         if TILES in self.wish.kinds:
             with self._survived():
-                self._tiles(splats)
+                self._tiles([splat for splat in splats if splat.name == SCENE] or splats)
         for splat in splats if PAGE in self.wish.kinds else ():
             with self._survived():
                 self._page(splat)
@@ -306,8 +305,6 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
         SplatbatchError: some or all files could not be published, or their loss of quality could not be measured. Files
             that were published are in place and in publish.json.
         OSError: the working folder or publish.json cannot be written.
-        ValueError: the file of a splat was changed meanwhile: it is no splat, or is truncated.
-        KeyError: the rendering process yields no figures of the tiles, or the merged scene lacks another splat.
         RuntimeError: splat-transform is needed, and there is no cache folder; see `cache_folder`.
     """
     wish.target.check(output)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,7 +17,6 @@ from splatbatch.machine.slots import available_mib
 from splatbatch.publish.source import SourcePart
 from splatbatch.splats.blocks import read_rows
 from splatbatch.splats.ply import (
-    FloatArray,
     Gaussians,
     degree_of,
     encode_header,
@@ -30,15 +31,28 @@ AT_ONCE = 5
 """Memory that converting a part of a splat takes, as a multiple of the part's size in its file."""
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Name the splat file that is read in the enclosed block, if it cannot be read.
+
+    Raises:
+        OutputError: the block raises OSError, or ValueError: the file is not a splat, or is truncated.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path}: {error}", "Train the patch or merge the scene again.") from error
+
+
 def read_part(part: SourcePart) -> Gaussians:
     """Return the Gaussians of a part of a splat file, in the order of the file.
 
     Raises:
-        ValueError: the file is not a splat, or is truncated.
-        OSError: the file cannot be read.
-        OutputError: AT_ONCE times the part's size exceeds the available memory.
+        OutputError: the file cannot be read, is not a splat, or is truncated; or AT_ONCE times the part's size exceeds
+            the available memory.
     """
-    header = read_header(part.path)
+    with reading(part.path):
+        header = read_header(part.path)
     width = len(header.properties)
     needed, free = AT_ONCE * 4 * width * part.num_gaussians // MIB, available_mib()
     if needed > free:
@@ -46,25 +60,22 @@ def read_part(part: SourcePart) -> Gaussians:
             f"{part.name}: {part.num_gaussians:,} Gaussians need about {needed:,} MiB of memory; {free:,} MiB are free"
         )
         raise OutputError(message, "Cut the scene into smaller patches: splatbatch split.")
-    with open_regular(part.path) as file:
-        file.seek(header.header_bytes + 4 * width * part.start)
-        table: FloatArray = np.fromfile(file, dtype="<f4", count=width * part.num_gaussians).reshape(-1, width)
-    if len(table) < part.num_gaussians:
-        raise ValueError(
-            f"cut: the file ends before Gaussian {part.start + part.num_gaussians} of {header.num_gaussians}"
-        )
-    return gaussians_of(table, header)
+    table = np.empty((part.num_gaussians, width), np.float32)
+    with reading(part.path):
+        for start, rows in read_rows(part.path, header, (), (part.start, part.start + part.num_gaussians)):
+            table[start - part.start :][: len(rows)] = rows
+        return gaussians_of(table, header)
 
 
 def is_whole(part: SourcePart) -> bool:
     """Return whether a part is the whole of its file, and the file has the standard properties in standard order.
 
     Raises:
-        ValueError: the file is not a splat.
-        OSError: the file cannot be read.
+        OutputError: the file cannot be read, or is not a splat.
     """
-    header = read_header(part.path)
-    return part.num_gaussians == header.num_gaussians and header.properties == names_at(degree_of(header))
+    with reading(part.path):
+        header = read_header(part.path)
+        return part.num_gaussians == header.num_gaussians and header.properties == names_at(degree_of(header))
 
 
 def copy_part(part: SourcePart, target: Path) -> None:

@@ -217,6 +217,38 @@ def test_patches_that_are_added_join_the_others_and_the_scene_is_none_of_them(ba
     assert "holds the tiles of patches" in said and "draw everything twice" in said
 
 
+def test_a_splat_cut_meanwhile_costs_its_own_files_alone(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(*_: object) -> None:
+        os.truncate(batch.output / "patches/p0/splat.ply", 3000)
+
+    monkeypatch.setattr(targets.TargetFolder, "check_room", cut)  # between the check of the splats and the first file
+    ended = publish(batch, "p0", "p1", "--as", "ply,tiles", "--no-measure")
+    said = " ".join(ended.err.split())
+    assert ended.code == 6 and "p0/splat.ply: cut: the file ends before" in said
+    assert (folder(batch) / "p1.ply").is_file() and set(record(batch)["outputs"]) == {"p1.ply"}
+
+
+def test_a_damaged_tileset_of_another_patch_is_named(batch: FakeBatch) -> None:
+    assert publish(batch, "p0", "p1", "--as", "tiles", "--no-measure").code == 0
+    (tileset,) = (folder(batch) / "tiles/p1").glob("*/tileset.json")
+    tileset.write_text("{}")
+    ended = publish(batch, "p0", "--as", "tiles", "--no-measure")
+    said = " ".join(ended.err.split())
+    assert ended.code == 6 and f"{tileset}: damaged" in said
+    assert "Publish the tiles of p1 again, too." in said
+    assert publish(batch, "p1", "--as", "tiles", "--no-measure").code == 0 and "root" in tileset.read_text()
+
+
+def test_beside_the_scene_a_patch_that_it_lacks_has_no_tiles(batch: FakeBatch) -> None:
+    place = batch.output / "patches/p3"
+    place.rename(batch.folder / "p3")
+    assert invoke("merge", "--allow-missing", batch=batch).code == 0
+    (batch.folder / "p3").rename(place)
+    ended = publish(batch, "p0", "p3", "scene", "--as", "tiles", "--no-measure")
+    assert ended.code == 0, ended.err
+    assert set(record(batch)["outputs"]["tiles"]["tiles"]["patches"]) == {"p0", "p1", "p2", "backdrop"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

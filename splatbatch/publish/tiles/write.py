@@ -22,11 +22,11 @@ import numpy.typing as npt
 from splatbatch import __version__
 from splatbatch.errors import OutputError
 from splatbatch.files import fault_of_name, read_json, write_object
-from splatbatch.hashing import hash_of
+from splatbatch.hashing import hash_of, sha256_of
 from splatbatch.monitor.messages import PipeWriter
 from splatbatch.output.records.publication import PublishedFile, TiledPatch, TilesRecord
 from splatbatch.publish.formats import TILES
-from splatbatch.publish.rows import folder_bytes, put, read_part
+from splatbatch.publish.rows import folder_bytes, put, read_part, reading
 from splatbatch.publish.source import PublishedSplat, SourcePart
 from splatbatch.publish.stage import images_of, up_by_cameras
 from splatbatch.publish.tiles.geodesy import EnuFrame, on_globe, upright
@@ -155,35 +155,30 @@ class Tiles:
         Tiles of other patches in the folder stay in the tileset, unless the tileset is of the merged scene.
 
         Args:
-            splats: all splats to publish; the merged scene alone is tiled if it is among them.
+            splats: the merged scene alone, or splats of patches.
             before: the record of the tiles that are already in the folder; blank: there are none.
 
         Raises:
-            OutputError: a patch cannot be tiled, or its kept tileset.json cannot be read; colours of the patches have
+            OutputError: a splat cannot be read or tiled, or a kept tileset.json is damaged; colours of the patches have
                 different degrees; or the folder holds tiles of the scene instead of patches, or vice versa.
             ConfigError: the CRS is not known, is not usable, or does not fit the place of the scene.
             TrainerError: a CRS is given, and pyproj is not installed.
-            ValueError: without earlier tiles: the file of a splat is no splat, or is truncated.
-            OSError: files cannot be read or written.
-            KeyError: the merged scene is published with a patch that it lacks.
+            OSError: files cannot be written.
         """
-        scene, known = [splat for splat in splats if splat.name == SCENE], before.tiles or TilesRecord()
-        of = SCENE if scene else PATCHES
+        known, of = before.tiles or TilesRecord(), SCENE if splats[0].name == SCENE else PATCHES
         if before.of not in ("", of):
             message = f"{self.folder}: holds the tiles of {'the scene' if before.of == SCENE else before.of}"
             raise OutputError(
                 message, f"Name another folder for the tiles of {of}: in this one, viewers would draw everything twice."
             )
-        parts = {part.name: (splat, part) for splat in scene or splats for part in splat.parts}
+        parts = {part.name: (splat, part) for splat in splats for part in splat.parts}
         ground, placed = self.ground(splats, known)
         _check_degree({name: splat for name, (splat, _) in parts.items()}, known)
         tiled = dict(known.patches) if of == PATCHES else {}
         for name, (splat, part) in parts.items():
             if part.num_gaussians:
                 tiled[name] = self._patch(name, splat, part, known.patches.get(name, TiledPatch()), ground)
-        patches = {
-            name: (f"{quote(name)}/{one.key}/{ROOT}", self._tileset(name, one.key)) for name, one in tiled.items()
-        }
+        patches = {name: (f"{quote(name)}/{one.key}/{ROOT}", self._tileset(name, one)) for name, one in tiled.items()}
         write_object(self.folder / ROOT, of_scene(patches, tiled))
         self._sweep(tiled, known.patches)
         keys = {splat.name: key_of_tiles(splat, tiled) for splat in splats}
@@ -212,12 +207,14 @@ class Tiles:
         Raises:
             ConfigError: the CRS is not known, is not usable, or does not fit the place of the scene.
             TrainerError: a CRS is given, and pyproj is not installed.
-            ValueError: a file is no splat, or is truncated.
-            OSError: a splat cannot be read.
+            OutputError: a splat cannot be read.
         """
         middle = known.middle if known.middle and known.crs == self.crs else None
         if middle is None:
-            means = [sample_rows(splat.path).astype(np.float64) + splat.offset for splat in splats]
+            means = []
+            for splat in splats:
+                with reading(splat.path):
+                    means.append(sample_rows(splat.path).astype(np.float64) + splat.offset)
             middle = triple(np.round(np.median(np.concatenate(means), axis=0)).tolist())
         if self.crs:
             return on_globe(self.crs, np.array(middle)), TilesRecord(self.crs, middle)
@@ -273,10 +270,7 @@ class Tiles:
 
     def _write_tiles(self, name: str, splat: PublishedSplat, part: SourcePart, ground: EnuFrame, aside: Path) -> int:
         """Write the tiles of a patch into the folder `aside`; return the number of tiles."""
-        try:
-            gaussians = read_part(part)
-        except (OSError, ValueError) as error:
-            raise OutputError(f"{name}: {part.path}: {error}", "Train the patch or merge the scene again.") from error
+        gaussians = read_part(part)
         means = gaussians.means.astype(np.float64) + splat.offset
         frame = ground.around(np.round(np.median(gaussians.means, axis=0).astype(np.float64) + np.array(splat.offset)))
         tiling = Tiling(
@@ -295,10 +289,11 @@ class Tiles:
         (aside / ROOT).write_text(json.dumps(of_patch(above_all, frame)), encoding="utf-8")
         return sum(1 for _ in above_all.every())
 
-    def _tileset(self, name: str, key: str) -> dict[str, Any]:
-        found = read_json(self.folder / name / key / ROOT)
-        if found is None:
-            raise OutputError(f"{self.folder / name / key / ROOT}: cannot be read", "Publish again with --force.")
+    def _tileset(self, name: str, one: TiledPatch) -> dict[str, Any]:
+        path = self.folder / name / one.key / ROOT
+        found = read_json(path)
+        if found is None or one.sha256.get(ROOT) not in (None, sha256_of(path)):
+            raise OutputError(f"{path}: damaged on disk", f"Publish the tiles of {name} again, too.")
         return found
 
     def _sweep(self, tiled: Mapping[str, TiledPatch], known: Mapping[str, TiledPatch]) -> None:
