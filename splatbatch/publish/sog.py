@@ -213,14 +213,15 @@ def palette_of(rows: FloatArray) -> tuple[FloatArray, Labels]:
     first = nearest(rows, centres_of(rows, math.isqrt(wanted), random))
     errors = np.zeros(first.max() + 1)
     np.add.at(errors, first, np.linalg.norm(rows - means_in(rows, first), axis=1))
-    shares = wanted * errors / max(float(errors.sum()), 1e-30)  # more centres where rows differ more
+    # a centre for each cluster, and more where rows differ more
+    shares = 1 + (wanted - len(errors)) * errors / max(float(errors.sum()), 1e-30)
     palette = []
     labels, num = np.empty(len(rows), np.int64), 0
     for cluster in range(len(errors)):
         inside = np.flatnonzero(first == cluster)
         if not len(inside):
             continue
-        centres = centres_of(rows[inside], max(1, int(shares[cluster])), random)
+        centres = centres_of(rows[inside], int(shares[cluster]), random)
         labels[inside] = num + nearest(rows[inside], centres)
         palette.append(centres)
         num += len(centres)

@@ -129,6 +129,14 @@ def test_rare_values_keep_a_value_of_their_own() -> None:
     assert np.abs(np.array(codebook)[labels] - values).max() < 0.2
 
 
+def test_a_palette_has_no_more_rows_than_its_labels_tell_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sog, "MOST_ROWS", sog.FEWEST_ROWS)
+    random = np.random.default_rng(0)
+    rows = np.repeat(100 * random.normal(size=(40, 9)), 250, axis=0) + 1e-3 * random.normal(size=(10_000, 9))
+    palette, labels = sog.palette_of(rows.astype(np.float32))  # most clusters have next to no error
+    assert labels.max() < len(palette) <= sog.FEWEST_ROWS
+
+
 @pytest.mark.all
 def test_a_palette_for_fifty_thousand_takes_seconds() -> None:
     began = time.process_time()
