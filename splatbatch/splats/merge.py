@@ -73,19 +73,18 @@ def read_accepted(source: MergeSource, header: ply.SplatHeader) -> Iterator[ply.
     Errors may be raised as late as after the last piece; the caller must then discard the pieces.
 
     Raises:
-        OutputError: the file is truncated, is not the file that was accepted (`ChangedOnDisk`), or has Gaussians that
-            cannot be rendered.
-        OSError: the file cannot be read.
+        OutputError: the file cannot be read, is truncated, is not the file that was accepted (`ChangedOnDisk`), or has
+            Gaussians that cannot be rendered.
     """
     flaws = Flaws()
-    with open_regular(source.path) as file:
-        digest = hashlib.sha256(file.read(header.header_bytes))
     try:
+        with open_regular(source.path) as file:
+            digest = hashlib.sha256(file.read(header.header_bytes))
         for _, rows in read_rows(source.path, header):
             digest.update(rows.data)
             flaws += flaws_of(rows, header)
             yield rows
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise _unusable(source, str(error)) from error
     if source.sha256 and digest.hexdigest() != source.sha256:
         raise ChangedOnDisk(source.name, "the file is not the splat that was accepted")

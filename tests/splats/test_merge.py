@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from tiled import partition_of_boxes, random_splat, rows_of, tiles, write_parts
 from splatbatch.errors import OutputError
 from splatbatch.scene.partition.boxes import EVERYWHERE
 from splatbatch.splats import Gaussians, blocks, mode_comments, read_header, read_splat, write_splat
+from splatbatch.splats import merge as merging
 from splatbatch.splats.check import check_splat
 from splatbatch.splats.merge import MergePart, inside, merge_splats, out_of_bounds
 
@@ -166,6 +170,20 @@ def test_what_is_no_sound_splat_is_refused_by_name_and_nothing_is_half_written(
     assert "splatbatch train p2" in refused.value.hint
     assert (target.read_bytes() if target.exists() else None) == before
     assert not list(tmp_path.glob(".scene*"))
+
+
+def test_a_splat_that_a_disk_no_longer_reads_is_named_and_not_the_target(
+    quarters: list[MergePart], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_rows(path: Path, *options: Any) -> Iterator[Any]:
+        if path.name == "p2.ply":
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return blocks.read_rows(path, *options)
+
+    monkeypatch.setattr(merging, "read_rows", read_rows)
+    with pytest.raises(OutputError, match=r"^p2: .*p2\.ply: .*Input/output error") as refused:
+        merge_splats(tmp_path / "scene.ply", quarters, NONE)
+    assert "splatbatch train p2" in refused.value.hint and not list(tmp_path.glob("*scene*"))
 
 
 def test_a_splat_that_is_not_the_accepted_one_is_refused(quarters: list[MergePart], tmp_path: Path) -> None:
