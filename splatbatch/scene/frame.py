@@ -156,7 +156,7 @@ def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:
     Args:
         sparse: folder of the model, which stays as it is.
         offset: offset in units of the model.
-        target: existing folder for the copy. Images and points in it are replaced; a cameras file in it is kept.
+        target: existing folder for the copy, in which cameras, images and points are replaced.
 
     Raises:
         ModelError: a file of the model is missing or broken.

@@ -104,11 +104,13 @@ def test_points_and_poses_that_are_no_numbers_are_left_out(far: Path) -> None:
 
 def test_a_copy_for_other_programs_lies_where_the_offset_puts_it(far: Path, tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
+    (tmp_path / "copy/cameras.bin").write_bytes(b"of another model")
     write_shifted(far, UTM, tmp_path / "copy")
     copy, near = read_reconstruction(tmp_path / "copy"), read_reconstruction(MODEL)
     order = [np.argsort(model.points.ids) for model in (copy, near)]
     assert np.abs(copy.points.xyz[order[0]] - near.points.xyz[order[1]]).max() < 2e-9
     assert [image.name for image in copy.images] == [image.name for image in near.images]
+    assert copy.cameras == near.cameras
 
 
 def test_patches_that_lie_together_share_one_offset_and_none_is_too_far() -> None:

@@ -305,7 +305,7 @@ def write_moved(sparse: Path, by: Floats, target: Path) -> None:
     Args:
         sparse: folder of the model.
         by: shift of cameras and points in units of the model, [3].
-        target: folder of the copy, which must exist; images and points3D are replaced, a cameras file there is kept.
+        target: folder of the copy, which must exist; it may be `sparse` itself, and files there are replaced.
 
     Raises:
         ModelError: a file of the model is missing or broken.
@@ -316,9 +316,7 @@ def write_moved(sparse: Path, by: Floats, target: Path) -> None:
     images, points = sparse / f"images.{suffix}", sparse / f"points3D.{suffix}"
     _write(target / images.name, _edited(images, partial(_placed, by)))
     _write(target / points.name, (_binary_points if suffix == "bin" else _text_points)(points, by))
-    cameras = sparse / f"cameras.{suffix}"
-    if not (target / cameras.name).exists():
-        shutil.copyfile(cameras, target / cameras.name)
+    _write(target / f"cameras.{suffix}", _pieces(sparse / f"cameras.{suffix}"))
 
 
 def _placed(by: Floats, image: Image, keypoints: Points2D) -> tuple[Image, Points2D]:
