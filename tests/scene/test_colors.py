@@ -216,6 +216,19 @@ def test_a_scene_of_few_tracks_is_not_decoded(tmp_path: Path, monkeypatch: pytes
     assert "no two photographs have 50 points" in found.problem
 
 
+def test_a_system_that_cannot_be_solved_leaves_all_photographs_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def splu(*_: object) -> None:
+        raise RuntimeError("Factor is exactly singular")
+
+    monkeypatch.setattr("splatbatch.scene.colors.solve.DENSE", 0)
+    monkeypatch.setattr("scipy.sparse.linalg.splu", splu)
+    found = solve_tones([coloured(tmp_path, EVEN).patch()])
+    assert found.problem == "the system of equations cannot be solved (Factor is exactly singular)"
+    assert not found.tones and not found.is_even
+
+
 @pytest.mark.parametrize("num_patches", [1, 3])
 def test_a_photograph_tells_no_more_where_more_patches_see_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_patches: int

@@ -99,9 +99,6 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None) -> SceneCor
     Args:
         patches: the source reconstruction alone, or all patches together.
         cache: file that keeps the sampled colours between runs, read and written; None: no cache.
-
-    Raises:
-        RuntimeError: a system of more than 3,000 unknowns (`DENSE`) cannot be solved.
     """
     try:
         shots = shots_of(patches)
@@ -124,7 +121,8 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None) -> SceneCor
         return SceneCorrections(left_alone=alone, problem=": ".join(next(iter(unread.items()))))
     try:
         return _solved(usable, colors, alone)
-    except (ArithmeticError, ValueError, MemoryError) as error:  # numpy's LinAlgError is a ValueError
+    # numpy's LinAlgError is a ValueError; scipy raises RuntimeError
+    except (ArithmeticError, ValueError, MemoryError, RuntimeError) as error:
         return SceneCorrections(left_alone=alone, problem=f"the system of equations cannot be solved ({error})")
 
 

@@ -43,7 +43,6 @@ def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
     correction. If no model can be read, or the tones cannot be solved, that is reported, not raised.
 
     Raises:
-        RuntimeError: a system of more than 3,000 unknowns cannot be solved.
         LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
     """
     wanting = [task for task in todo.tasks if wants_tones(task.requested_settings.recipe)]
@@ -79,9 +78,6 @@ def solve(batch: Batch, todo: Iterable[Task], kept: Colors | None) -> tuple[Colo
         batch: the batch.
         todo: tasks whose recipes use tones.
         kept: tones solved before; None: none.
-
-    Raises:
-        RuntimeError: a system of more than 3,000 unknowns cannot be solved.
     """
     known = kept or Colors()
     groups = {"": patches_of(batch.every)}
