@@ -111,7 +111,8 @@ def import_(
         Optional[Path], Option(metavar="DIR", help="Folder of the photographs, if not with the source.")
     ] = None,
     points: Annotated[
-        Optional[Path], Option(metavar="FILE", help="PLY file with points, in the coordinates of the source.")
+        Optional[Path],
+        Option(metavar="FILE", help="PLY file whose points, in the source's coordinates, replace the source's own."),
     ] = None,
     chunk: Annotated[str, Option(metavar="LABEL", help="Chunk of the Metashape project.")] = "",
     skip_missing: Annotated[bool, Option("--skip-missing", help="Skip poses whose photograph is missing.")] = False,
@@ -242,7 +243,8 @@ def split(
         Option(
             metavar="X,Y,Z",
             show_default=False,
-            help="Direction that is not split, such as up; default: where camera positions vary least.",
+            help="Direction that is not split, such as up; unused with --boxes; "
+            "default: that of an earlier split, else where camera positions vary least.",
         ),
     ] = "",
     holdout_block: Annotated[

@@ -137,7 +137,8 @@ class Partition:
     grid: tuple[Count, Count] | None = None
     """Rows and columns of the grid that the cores form; null: they form none.
 
-    A later split with the same grid, or with none requested, keeps the cores.
+    A later split with the same grid, or with none requested, keeps the cores; not so with --boxes or another --axis. A
+    core that has too many photographs by then is cut.
     """
     format: Annotated[Literal[1], Field(default=...)] = 1
     """Version of the file format; a file with another version is invalid."""
