@@ -45,7 +45,7 @@ def fly(images: Sequence[Image], num_frames: int) -> list[Pose]:
     All poses are the same where the cameras have only one position.
 
     Args:
-        images: cameras of the model, at least one with a finite pose.
+        images: cameras of the model with finite poses, at least one.
         num_frames: number of poses to return.
     """
     keys = _in_order(images)
@@ -76,8 +76,7 @@ def upright(rotation: Floats) -> Floats:
 
 def _in_order(images: Sequence[Image]) -> list[Image]:
     """Return some cameras, evenly taken by name, each followed by the nearest remaining one, starting at an end."""
-    sound = [image for image in images if np.isfinite(image.center()).all() and np.isfinite(image.rotation()).all()]
-    named = sorted(sound, key=lambda image: image.name)
+    named = sorted(images, key=lambda image: image.name)
     left = list(evenly_spaced(named, MOST_KEYS))
     centers = np.array([image.center() for image in left])
     middle = centers - centers.mean(axis=0)
@@ -96,17 +95,19 @@ def draw(settings: FilmSettings, target: Path) -> str:
     An existing file is overwritten, and is left incomplete if a frame fails.
 
     Raises:
-        SceneError: the model has no cameras, or one without a focal length; or model or splat cannot be read.
+        SceneError: no camera of the model has a pose, or one lacks a focal length; or model or splat cannot be read.
         TrainerError: no GPU can be used where one is asked for or assigned, or there are no kernels for the GPU.
         ValueError: the recipe is invalid, or the splat has become shorter since it was opened.
         OSError: the file cannot be written, or the splat no longer be read.
     """
     recipe = Recipe.model_validate(settings.recipe)
     device = open_device(recipe.training.device)
-    images = [shifted_image(image, settings.offset) for image in read_images(Path(settings.sparse))]
+    images = [shifted_image(one, settings.offset) for one in read_images(Path(settings.sparse)) if one.has_pose()]
     camera = next(iter(read_cameras(Path(settings.sparse)).values()), None)
     if not images or camera is None:
-        raise SceneError(f"{settings.sparse}: the model has no cameras for the film to fly past: reconstruct it again")
+        raise SceneError(
+            f"{settings.sparse}: the model has no camera with a pose for the film to fly past: reconstruct it again"
+        )
     store = BlockCache(open_blocks(Path(settings.splat)), device, MOST_HELD)
     options = RasterOptions.of(drawn_as(recipe, store.blocks.header))
     calibration, scale = _calibration(camera, settings).to(device), usual_scale([images])
@@ -149,7 +150,7 @@ def film(settings: Path, frames: Path) -> None:
     The parent process reads that line.
 
     Raises:
-        SceneError: the model has no cameras, or one without a focal length; or model or splat cannot be read.
+        SceneError: no camera of the model has a pose, or one lacks a focal length; or model or splat cannot be read.
         TrainerError: no GPU can be used where one is asked for or assigned, or there are no kernels for the GPU.
         ValueError: the recipe is invalid, or the splat has become shorter since it was opened.
         LaterFormatError: a later version wrote `settings`.

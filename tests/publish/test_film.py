@@ -13,12 +13,13 @@ from cut_batch import trained
 from cut_quarry import QUARRY
 from PIL import Image
 
-from splatbatch.errors import ConfigError, OutputError
+from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.machine.limited_program import ProgramEnd
+from splatbatch.output.records.evaluation import FilmSettings
 from splatbatch.publish import film as filming
 from splatbatch.publish.film import Film
 from splatbatch.scene.colmap.reconstruction import read_images
-from splatbatch.training.film import fly
+from splatbatch.training.film import draw, fly
 
 
 def test_a_flight_is_smooth_and_passes_cameras_of_the_scene() -> None:
@@ -42,6 +43,18 @@ def test_one_camera_stands_still() -> None:
     image = read_images(QUARRY / "sparse/0")[0]
     poses = fly([image], 3)
     assert len(poses) == 3 and all(np.array_equal(place, image.center()) for place, _ in poses)
+
+
+def test_a_model_without_a_camera_that_stands_anywhere_is_not_filmed(tmp_path: Path) -> None:
+    (tmp_path / "cameras.txt").write_text("1 PINHOLE 8 6 8 8 4 3\n")
+    (tmp_path / "images.txt").write_text("1 0 0 0 0 0 0 0 1 a.png\n\n2 1 0 0 0 nan 0 0 1 b.png\n\n")
+    (tmp_path / "points3D.txt").touch()
+    settings = FilmSettings(
+        sparse=str(tmp_path), num_frames=3, width=8, height=6, recipe={"training": {"device": "cpu"}}
+    )
+    with pytest.raises(SceneError, match="no camera with a pose for the film to fly past: reconstruct it again"):
+        draw(settings, tmp_path / "frames.rgb")
+    assert not (tmp_path / "frames.rgb").exists()
 
 
 @pytest.mark.all

@@ -180,6 +180,10 @@ class Image:
         with np.errstate(all="ignore"):
             return -self.rotation().T @ np.array(self.translation)
 
+    def has_pose(self) -> bool:
+        """Return whether the pose is valid: rotation and camera centre are finite."""
+        return bool(np.isfinite(self.center()).all())
+
 
 def rotations_of(images: Iterable[Image]) -> Floats:
     """Return the rotations of images from world to camera, [I, 3, 3]; NaN where a quaternion is 0 or not finite."""
