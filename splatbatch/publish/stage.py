@@ -105,8 +105,7 @@ def set_stage(splat: PublishedSplat, crs: str) -> UprightScene:
         splat: the splat, with the path of its COLMAP model.
         crs: coordinate reference system of the scene, as "EPSG:32632"; empty: the place on Earth is unknown.
     """
-    images = [shifted_image(image, splat.offset) for image in images_of(splat)]
-    images = sorted((image for image in images if _is_placed(image)), key=lambda image: image.name)
+    images = sorted((shifted_image(image, splat.offset) for image in images_of(splat)), key=lambda image: image.name)
     up = CRS_UP if crs else up_by_cameras(images)
     chosen = images[len(images) // 2] if images else None
     held_out = [image for image in images if image.name in set(splat.views.holdout)]
@@ -116,9 +115,9 @@ def set_stage(splat: PublishedSplat, crs: str) -> UprightScene:
 
 
 def images_of(splat: PublishedSplat) -> list[Image]:
-    """Return the images of the COLMAP model that a splat was trained from; empty if the model cannot be read."""
+    """Return the images, with a valid pose, that a splat was trained from; empty if the COLMAP model cannot be read."""
     try:
-        return read_images(Path(splat.views.sparse))
+        return [image for image in read_images(Path(splat.views.sparse)) if image.has_pose()]
     except (SceneError, OSError, ValueError):
         return []
 
@@ -126,10 +125,6 @@ def images_of(splat: PublishedSplat) -> list[Image]:
 def up_by_cameras(images: Sequence[Image]) -> Vector:
     """Return the direction of the sky by the cameras of images, [3], of length 1; -y, COLMAP's up, without images."""
     return up_of(images) if images else COLMAP_UP
-
-
-def _is_placed(image: Image) -> bool:
-    return bool(np.isfinite(image.rotation()).all() and np.isfinite(image.center()).all())
 
 
 def places_of(part: SourcePart) -> Floats:

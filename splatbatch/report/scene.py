@@ -265,7 +265,7 @@ def _images(patch: Patch) -> list[Image]:
         found = read_images(patch.sparse)
     except (SceneError, OSError, ValueError):
         return []
-    return [one for one in found if np.isfinite(one.center()).all() and np.isfinite(one.rotation()).all()]
+    return [one for one in found if one.has_pose()]
 
 
 def _axes(images: Sequence[Image]) -> Places:

@@ -99,11 +99,10 @@ def _images(folder: AttemptFolder) -> Sequence[Image]:
     settings = folder.read_settings()
     try:
         images = read_images(Path(settings.sparse)) if settings.sparse else []
-        images = [shifted_image(image, settings.offset) for image in images]
+        images = [shifted_image(image, settings.offset) for image in images if image.has_pose()]
     except (SceneError, OSError, ValueError):
         return []
-    sound = [image for image in images if np.isfinite(image.rotation()).all() and np.isfinite(image.center()).all()]
-    return sorted(sound, key=lambda image: image.name)
+    return sorted(images, key=lambda image: image.name)
 
 
 def up_of(images: Sequence[Image]) -> Vector:
