@@ -355,6 +355,24 @@ def gaussians_of(table: FloatArray, header: SplatHeader) -> Gaussians:
     )
 
 
+def importance_of(scales: FloatArray, opacities: FloatArray) -> FloatArray:
+    """Return the importance of each Gaussian, [N]: its opacity times its area, a measure of its share of an image.
+
+    Args:
+        scales: [N, 3], logarithms.
+        opacities: [N], logits.
+    """
+    return areas(scales) * np.reciprocal(1 + np.exp(-np.clip(opacities, -30, 30)))
+
+
+def areas(scales: FloatArray) -> FloatArray:
+    """Return the area of each Gaussian, [N]: the product of its two largest standard deviations, in square units.
+
+    `scales` are logarithms, [N, 3]. The area is limited to exp(-30) to exp(30).
+    """
+    return np.exp(np.clip(scales.sum(axis=1) - scales.min(axis=1), -30, 30))
+
+
 def covariances(scales: FloatArray, quats: FloatArray) -> FloatArray:
     """Return the covariance R S S^T R^T of each Gaussian, [N, 3, 3] (Kerbl 2023, eq. 6).
 

@@ -13,13 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from splatbatch.scene.rotations import multiply, rotate
-from splatbatch.splats.ply import FloatArray, columns_of, read_header, read_table
+from splatbatch.splats.ply import FloatArray, columns_of, importance_of, read_header, read_table
 
 Floats = npt.NDArray[np.floating[Any]]
 MOST_GAUSSIANS = 180_000
 """Largest number of Gaussians of a preview: 2.9 MB at 16 bytes each, and 72 bytes for every 256 Gaussians."""
-LOGIT_RANGE, LOG_SCALE_RANGE = 30.0, 30.0
-"""Largest absolute values to which logits and logarithmic scales are clamped before exp(), which would overflow."""
 UNTURNED = np.array([1.0, 0.0, 0.0, 0.0])
 _CHUNK_FLOATS = 18
 """Floats per chunk of the file: least and greatest x, y, z, then those of scales and colours."""
@@ -72,15 +70,14 @@ def middle_of(preview: bytes) -> Floats:
 
 
 def most_visible(scales: FloatArray, opacities: FloatArray, most: int) -> npt.NDArray[np.intp]:
-    """Return the indices of the `most` Gaussians with the largest opacity times area, ascending; all if they are fewer.
+    """Return the indices of the `most` Gaussians with the largest importance, ascending; all if they are fewer.
 
     Args:
-        scales: [N, 3], logarithms; a Gaussian's area is the product of the two largest.
+        scales: [N, 3], logarithms.
         opacities: [N], logits.
         most: largest number of Gaussians to return.
     """
     if len(scales) <= most:
         return np.arange(len(scales))
-    area = np.exp(np.clip(scales.sum(axis=1) - scales.min(axis=1), -LOG_SCALE_RANGE, LOG_SCALE_RANGE))
-    weight = area / (1 + np.exp(-np.clip(opacities, -LOGIT_RANGE, LOGIT_RANGE)))
+    weight = importance_of(scales, opacities)
     return np.sort(np.argpartition(weight, len(weight) - most)[-most:])

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from splatbatch.publish.tiles.glb import glb
 from splatbatch.scene.rotations import to_quats
-from splatbatch.splats.ply import FloatArray, Gaussians, covariances
+from splatbatch.splats.ply import FloatArray, Gaussians, areas, covariances, importance_of
 
 Rows = npt.NDArray[np.intp]
 KEPT_AS_IT_IS = 0.25
@@ -30,7 +30,6 @@ FAR_COEFFICIENTS = 3
 """Number of view-dependent colour coefficients that coarser levels of detail keep: those of degree 1."""
 FAINTEST, FULLEST = 1e-4, 0.999
 """Least and largest opacity, 0 to 1, of a Gaussian merged from two."""
-LARGEST_LOG, SMALLEST_LOG = 30.0, -30.0
 CELLS = 1 << 10
 """Number of cells along each axis of the Morton curve that finds neighbours."""
 MOST_PER_TILE = 60_000
@@ -65,12 +64,8 @@ def joined(one: Gaussians, other: Gaussians) -> Gaussians:
 
 
 def importance(gaussians: Gaussians) -> FloatArray:
-    """Return the importance of each Gaussian, [N]: its opacity times its area, a measure of its share of an image.
-
-    Area is the product of the two largest standard deviations, in square units.
-    """
-    found: FloatArray = _opacities(gaussians.opacities) * _areas(gaussians.scales)
-    return found
+    """Return the importance of each Gaussian, [N]: its opacity times its area."""
+    return importance_of(gaussians.scales, gaussians.opacities)
 
 
 def usual_size(gaussians: Gaussians) -> float:
@@ -81,7 +76,7 @@ def usual_size(gaussians: Gaussians) -> float:
     Args:
         gaussians: at least one Gaussian.
     """
-    weights, sizes = importance(gaussians), np.sqrt(_areas(gaussians.scales))
+    weights, sizes = importance(gaussians), np.sqrt(areas(gaussians.scales))
     order = np.argsort(sizes)
     so_far = np.cumsum(weights[order].astype(np.float64))
     return float(sizes[order][np.searchsorted(so_far, so_far[-1] / 2)])
@@ -145,7 +140,7 @@ def _merged(one: Gaussians, other: Gaussians) -> Gaussians:
     common = mean(covariances(one.scales, one.quats), covariances(other.scales, other.quats)) + spread
     variances, axes = np.linalg.eigh(common.astype(np.float64))
     scales = (0.5 * np.log(np.maximum(variances, 1e-24))).astype(np.float32)
-    opacities = np.clip(total / _areas(scales), FAINTEST, FULLEST)
+    opacities = np.clip(total / areas(scales), FAINTEST, FULLEST)
     return Gaussians(
         means=mean(one.means, other.means),
         scales=scales,
@@ -161,17 +156,6 @@ def _far_colours(gaussians: Gaussians) -> Gaussians:
     blank = gaussians.shN.copy()
     blank[:, FAR_COEFFICIENTS:] = 0
     return replace(gaussians, shN=blank)
-
-
-def _opacities(logits: FloatArray) -> FloatArray:
-    found: FloatArray = np.reciprocal(1 + np.exp(-np.clip(logits, -30, 30)))
-    return found
-
-
-def _areas(scales: FloatArray) -> FloatArray:
-    """Return the product of the two largest standard deviations, [N]."""
-    found: FloatArray = np.exp(np.clip(scales.sum(axis=1) - scales.min(axis=1), SMALLEST_LOG, LARGEST_LOG))
-    return found
 
 
 @dataclass(frozen=True)
