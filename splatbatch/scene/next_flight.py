@@ -101,13 +101,11 @@ def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> li
     Raises:
         SceneError: an image has a panorama, or a camera of an unknown model or with another number of parameters.
     """
-    pairs = ((image, cameras.get(image.camera_id)) for image in images)
-    found = [
+    return [
         FlightCamera(image.world_to_camera(), (camera.fx, camera.fy), camera.size)
-        for image, camera in pairs
-        if camera is not None
+        for image in images
+        if image.has_pose() and (camera := cameras.get(image.camera_id))
     ]
-    return [camera for camera in found if np.isfinite(camera.matrix).all()]
 
 
 @dataclass(frozen=True)

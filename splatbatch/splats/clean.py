@@ -211,11 +211,10 @@ def views_of(images: Iterable[Image], cameras: Mapping[int, Camera], offset: Off
     """
     turns, shifts, reaches = [], [], []
     for image in images:
-        reach, turn = _reach(cameras[image.camera_id]), image.rotation()
-        shift = np.array(shifted_image(image, offset).translation)
-        if reach is not None and np.isfinite(turn).all() and np.isfinite(shift).all():
-            turns.append(turn)
-            shifts.append(shift)
+        reach = _reach(cameras[image.camera_id])
+        if reach is not None and image.has_pose():
+            turns.append(image.rotation())
+            shifts.append(shifted_image(image, offset).translation)
             reaches.append(reach)
     shapes = ((turns, (-1, 3, 3)), (shifts, (-1, 3)), (reaches, (-1, 4)))
     return CleaningViews(*(np.array(one, dtype=np.float64).reshape(shape) for one, shape in shapes))

@@ -219,7 +219,7 @@ def _shots(
     for image in images:
         where, name = f'image {image.id} "{image.name}"', _plain(image.name)
         with log.noting(where):
-            if not (np.isfinite((*image.quat, *image.translation)).all() and any(image.quat)):
+            if not image.has_pose():
                 raise SceneError("the pose is not finite, or its rotation is all zeros", "Register the image again.")
             if not (own := folders.find(folder, name)):
                 similar = folders.similar(folder, name)
