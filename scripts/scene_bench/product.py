@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.files import read_json
-from splatbatch.scene.frame import write_shifted
+from splatbatch.scene.colmap.copies import write_shifted
 
 UTM = (500_000.0, 4_500_000.0, 100.0)
 """Easting, northing and height in metres."""

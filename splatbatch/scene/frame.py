@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.config import NO_OFFSET, Offset
-from splatbatch.scene.colmap.copies import moved, write_moved
+from splatbatch.scene.colmap.copies import moved
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Floats, Image, centers_of, finite, triple
 
@@ -148,22 +147,6 @@ def shifted_image(image: Image, offset: Offset) -> Image:
     if offset == NO_OFFSET:
         return image
     return replace(image, translation=moved(image, -np.array(offset)))
-
-
-def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:
-    """Write a copy of a model with the offset subtracted from points and cameras; rigs and frames are left out.
-
-    Args:
-        sparse: folder of the model, which stays as it is.
-        offset: offset in units of the model.
-        target: existing folder for the copy, in which cameras, images and points are replaced.
-
-    Raises:
-        ModelError: a file of the model is missing or broken.
-        ValueError: a line of points3D.txt is no point.
-        OSError: the copy cannot be written.
-    """
-    write_moved(sparse, -np.array(offset), target)
 
 
 def _reach(span: ModelExtent, offset: Offset) -> float:

@@ -24,8 +24,8 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.attempt import Finish, JobSpec, ProgressLine, Then, WatchSettings
 from splatbatch.output.records.metrics import BY_ITSELF, QualityFigures, TrainingSettings
 from splatbatch.output.records.result import Result
+from splatbatch.scene.colmap.copies import write_shifted
 from splatbatch.scene.colors.normalised_copies import write_evened
-from splatbatch.scene.frame import write_shifted
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, list_names
 from splatbatch.splats import check_splat, health

@@ -11,8 +11,9 @@ from fake_batch import QUARRY
 from far_away import UTM, move
 
 from splatbatch.config import NO_OFFSET
+from splatbatch.scene.colmap.copies import write_shifted
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.scene.frame import ModelExtent, offset_for, shared_offset, shifted, span_between, span_of, write_shifted
+from splatbatch.scene.frame import ModelExtent, offset_for, shared_offset, shifted, span_between, span_of
 
 MODEL = QUARRY / "sparse/0"
 

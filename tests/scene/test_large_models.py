@@ -15,7 +15,7 @@ from scenes import MadeScene
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.binary import POINT, read_points
-from splatbatch.scene.colmap.copies import write_moved
+from splatbatch.scene.colmap.copies import write_shifted
 from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 
 GIB = 1 << 30
@@ -101,7 +101,7 @@ def test_a_large_sound_model_is_read_with_little_more_memory_than_its_points_tak
 def test_a_moved_copy_of_a_model_is_written_piece_by_piece(scene: MadeScene, tmp_path: Path) -> None:
     (tmp_path / "moved").mkdir()
     by = np.array([100.0, -20.0, 3.0])
-    write_moved(scene.sparse, by, tmp_path / "moved")
+    write_shifted(scene.sparse, (-100.0, 20.0, -3.0), tmp_path / "moved")
     there = read_reconstruction(tmp_path / "moved", tracks=True)
     here = read_reconstruction(scene.sparse, tracks=True)
     assert np.allclose(there.points.xyz, here.points.xyz + by)

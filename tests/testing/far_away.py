@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from splatbatch.scene.frame import write_shifted
+from splatbatch.scene.colmap.copies import write_shifted
 
 UTM = (500_000.0, 4_500_000.0, 100.0)
 """Easting, northing and height in metres."""

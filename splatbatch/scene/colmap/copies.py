@@ -1,7 +1,7 @@
 """Writes changed copies of a COLMAP model: a part of the model, the model with other cameras, or the model moved.
 
 `Subset` writes a part: some photographs and points; ids, keypoints and the order within images stay.
-`write_changed` writes other cameras: keypoints follow, and unchanged files are copied byte for byte. `write_moved`
+`write_changed` writes other cameras: keypoints follow, and unchanged files are copied byte for byte. `write_shifted`
 moves poses and points; rigs and frames are left out, because they hold poses too, and trainers read those of images.
 
 pycolmap is not used: each keypoint is an object there, so that 5,000 photographs would take minutes and more memory
@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from splatbatch.config import Offset
 from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.binary import ELEMENT, KEYPOINT, POINT, Records
@@ -299,12 +300,14 @@ def _changed(changes: Mapping[int, CameraFix], image: Image, keypoints: Points2D
     return replace(image, camera_id=change.after.id), replace(keypoints, xy=xy)
 
 
-def write_moved(sparse: Path, by: Floats, target: Path) -> None:
-    """Write a copy of a model, moved in the world, in the same format (.bin or .txt); rigs and frames are left out.
+def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:
+    """Write a copy of a model with an offset subtracted from points and cameras, in the same format (.bin or .txt).
+
+    Rigs and frames are left out.
 
     Args:
         sparse: folder of the model.
-        by: shift of cameras and points in units of the model, [3].
+        offset: offset in units of the model.
         target: folder of the copy, which must exist; it may be `sparse` itself, and files there are replaced.
 
     Raises:
@@ -312,7 +315,7 @@ def write_moved(sparse: Path, by: Floats, target: Path) -> None:
         ValueError: a line of points3D.txt is no point.
         OSError: the copy cannot be written.
     """
-    suffix = choose_format(sparse)
+    suffix, by = choose_format(sparse), -np.array(offset)
     images, points = sparse / f"images.{suffix}", sparse / f"points3D.{suffix}"
     _write(target / images.name, _edited(images, partial(_placed, by)))
     _write(target / points.name, (_binary_points if suffix == "bin" else _text_points)(points, by))
