@@ -1,4 +1,4 @@
-"""A control group (cgroup v2) for the processes of an attempt, if this user may make one: no process can escape."""
+"""Control groups: those that hold this process, and one (cgroup v2) from which no process of an attempt can escape."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def make(ticks: int) -> Path | None:
     Args:
         ticks: start of this process in clock ticks since boot; with its pid it makes the group's name unique.
     """
-    own = _own()
-    if own is None or not os.access(own / "cgroup.procs", os.W_OK):
+    groups = of_process()
+    if not groups or not os.access((own := groups[0]) / "cgroup.procs", os.W_OK):
         return None
     _sweep(own)
     group = own / f"{PREFIX}{os.getpid()}-{ticks}"
@@ -85,6 +85,27 @@ def of_supervisor(start: Start) -> Path | None:
     return group if group.name == f"{PREFIX}{start.pid}-{start.ticks}" and group.is_dir() else None
 
 
+def of_process(controller: str = "") -> list[Path]:
+    """Return the folders of the groups that hold this process: its own first, the topmost that is mounted here last.
+
+    Empty without such groups, or if those of this process are not mounted here.
+
+    Args:
+        controller: controller of cgroup v1, as "memory"; empty: cgroup v2.
+    """
+    groups = [line.split(":", 2) for line in processes.kernel_file("/proc/self/cgroup").splitlines()]
+    name = next((Path(name) for _, controllers, name in groups if controller in controllers.split(",")), Path())
+    for line in processes.kernel_file("/proc/self/mountinfo").splitlines():
+        # proc(5): root of the mount, mount point, …, "-", type, source, options
+        _, _, _, root, top, *fields = line.split()
+        kind, options = fields[fields.index("-") + 1], fields[-1].split(",")
+        is_wanted = kind == "cgroup" and controller in options if controller else kind == "cgroup2"
+        if is_wanted and name.is_relative_to(root):
+            own = top / name.relative_to(root)
+            return [own, *(one for one in own.parents if one.is_relative_to(top))]
+    return []
+
+
 def _sweep(own: Path) -> None:
     """Remove the empty groups of dead supervisors; the kernel refuses to remove groups that hold a process."""
     for group in own.glob(f"{PREFIX}*-*"):
@@ -92,12 +113,3 @@ def _sweep(own: Path) -> None:
         if pid.isdecimal() and str(processes.start_ticks(int(pid))) != ticks:
             with suppress(OSError):
                 group.rmdir()
-
-
-def _own() -> Path | None:
-    """Return the folder of the group of this process; None without cgroup v2."""
-    mounts = [line.split() for line in processes.kernel_file("/proc/self/mountinfo").splitlines()]
-    ours = [line for line in processes.kernel_file("/proc/self/cgroup").splitlines() if line.startswith("0::")]
-    # proc(5): root of the mount, mount point, …, "-", type
-    places = [Path(fields[4]) for fields in mounts if fields[fields.index("-") + 1] == "cgroup2" and fields[3] == "/"]
-    return places[0] / ours[0].removeprefix("0::").lstrip("/") if places and ours else None

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
+from itertools import starmap, takewhile
 from pathlib import Path
 
 from splatbatch.config import Cooldown
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.errors import ExecutorError
 from splatbatch.files import MIB
-from splatbatch.machine import gpu
+from splatbatch.machine import control_group, gpu
 from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.records.attempt import GpuSample
@@ -39,10 +40,11 @@ UNKNOWN_HOST_MIB = 4000
 """
 HOST_RESERVE_MIB = 2000
 """Host memory in MiB that must stay free for all other programs, beside an attempt prepared ahead (a standby)."""
-_GROUPS = (  # limit and use: cgroup v2, then v1
-    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
-    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
-)
+_GROUP_FILES = {  # limit, use, and prefix in memory.stat of numbers that count groups below
+    "": ("memory.max", "memory.current", ""),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+}
+"""Files about the memory of a control group, by the controller of `control_group.of_process`."""
 BROKEN = (
     "`splatbatch doctor` says more. Fix the driver, or start the container with its GPUs; or write"
     " training.device: cpu to train on the CPU all the same."
@@ -429,20 +431,24 @@ def has_memory_for_standby(footprint: MemoryEstimate | None) -> bool:
 
 
 def available_mib() -> int:
-    """Return the host memory in MiB that the machine or, if less, its container has left.
+    """Return the host memory in MiB that the machine or, if less, a control group of this process has left.
 
     Unknown: `sys.maxsize`.
     """
     fields = dict(line.split(":") for line in kernel_file("/proc/meminfo").splitlines())
     free_mib = int(fields["MemAvailable"].split()[0]) // 1024 if "MemAvailable" in fields else sys.maxsize
-    return min(free_mib, *(_of_group(limit, used) for limit, used in _GROUPS))
+    groups = ((group, *files) for name, files in _GROUP_FILES.items() for group in control_group.of_process(name))
+    return min([free_mib, *starmap(_left_in, groups)])
 
 
-def _of_group(limit: Path, used: Path) -> int:
+def _left_in(group: Path, limit: str, used: str, prefix: str) -> int:
     try:
-        return (int(limit.read_text()) - int(used.read_text())) // MIB
-    except (OSError, ValueError):  # no such group, or "max"
+        left = int((group / limit).read_text()) - int((group / used).read_text())
+    except (OSError, ValueError):  # no limit: no such file, or "max"
         return sys.maxsize
+    # the kernel drops cached files before a limit is met; MemAvailable counts them as free, too
+    cached = re.findall(rf"^{prefix}(?:in)?active_file (\d+)", kernel_file(f"{group}/memory.stat"), re.MULTILINE)
+    return (left + sum(map(int, cached))) // MIB
 
 
 def is_on_cpu(config: ExecutorConfig, device: str) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.files import SHARED_MEMORY, append_line, free_mib
-from splatbatch.machine import gpu
+from splatbatch.machine import control_group, gpu
 from splatbatch.outcome import Exit
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import ExitFacts, GpuSample
@@ -31,10 +31,7 @@ _DRIVER = re.compile(r"\bNVRM\b|\bXid\b")
 _BUS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\b", re.IGNORECASE)
 # "oom-kill:...,task=python,pid=4242,uid=0" and "Out of memory: Killed process 4242 (python) total-vm:..."
 _VICTIM = re.compile(r"oom-kill:.*\bpid=(\d+)|\bKilled process (\d+)")
-_COUNTERS = (  # cgroup v2, then v1
-    Path("/sys/fs/cgroup/memory.events"),
-    Path("/sys/fs/cgroup/memory/memory.oom_control"),
-)
+_OOM_KILLS = re.compile(r"^oom_kill (\d+)", re.MULTILINE)
 
 
 class HostMonitor:
@@ -223,9 +220,8 @@ def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
 
 
 def oom_kills() -> int:
-    """Return the number of OOM kills in the control groups of this process; 0 where the kernel counts none."""
-    lines = processes.kernel_file("/proc/self/cgroup").splitlines()
-    names = [line.split(":", 2)[2].lstrip("/") for line in lines if line.startswith("0::")]
-    own = [Path("/sys/fs/cgroup") / name / "memory.events" for name in names if name]
-    counts = [line.split() for path in (*own, *_COUNTERS) for line in processes.kernel_file(str(path)).splitlines()]
-    return sum(int(words[1]) for words in counts if len(words) == 2 and words[0] == "oom_kill" and words[1].isdecimal())
+    """Return the number of OOM kills in the control group of this process; 0 where the kernel counts none."""
+    counters = [group / "memory.events" for group in control_group.of_process()[:1]]
+    counters += [group / "memory.oom_control" for group in control_group.of_process("memory")[:1]]
+    texts = (processes.kernel_file(str(counter)) for counter in counters)
+    return sum(int(number) for text in texts for number in _OOM_KILLS.findall(text))

@@ -15,6 +15,7 @@ from supervised import ASLEEP, DEAF, PATIENCE_S, Attempts, alive, wait_for
 
 from splatbatch import processes
 from splatbatch.files import read_json
+from splatbatch.machine import control_group
 from splatbatch.supervisor import host_monitor, log, watch
 
 
@@ -185,7 +186,8 @@ def test_a_program_that_talks_without_end_fills_no_disk(attempt: Attempts) -> No
 def test_the_memory_killer_is_seen_when_its_counter_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counter = tmp_path / "memory.events"
     counter.write_text("oom 1\noom_kill 2\n")
-    monkeypatch.setattr(host_monitor, "_COUNTERS", (counter, tmp_path / "missing"))
+    groups = {"": [tmp_path, tmp_path / "above"], "memory": [tmp_path / "missing"]}
+    monkeypatch.setattr(control_group, "of_process", lambda controller="": groups[controller])
     before = host_monitor.oom_kills()
     counter.write_text("oom 2\noom_kill 3\n")
     assert host_monitor.oom_kills() == before + 1
