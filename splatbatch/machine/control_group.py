@@ -25,10 +25,14 @@ def make(ticks: int) -> Path | None:
     Args:
         ticks: start of this process in clock ticks since boot; with its pid it makes the group's name unique.
     """
-    groups = of_process()
-    if not groups or not os.access((own := groups[0]) / "cgroup.procs", os.W_OK):
+    own = next(iter(of_process()), None)
+    if own is None or not os.access(own / "cgroup.procs", os.W_OK):
         return None
-    _sweep(own)
+    for left in own.glob(f"{PREFIX}*-*"):
+        pid, _, started = left.name.removeprefix(PREFIX).partition("-")
+        if pid.isdecimal() and str(processes.start_ticks(int(pid))) != started:
+            with suppress(OSError):  # it holds a process
+                left.rmdir()
     group = own / f"{PREFIX}{os.getpid()}-{ticks}"
     with suppress(OSError):
         group.mkdir()
@@ -50,11 +54,8 @@ def enter(group: Path | None) -> None:
 
 def members(group: Path | None) -> list[int]:
     """Return the pids in a group; empty if `group` is None, is gone, cannot be read or holds no process."""
-    if group is None:
-        return []
-    with suppress(OSError, ValueError):  # 0 is one that has no number here, and would stand for all of us
-        return [int(line) for line in (group / "cgroup.procs").read_text().split() if int(line) > 0]
-    return []
+    pids = map(int, processes.kernel_file(f"{group}/cgroup.procs").split()) if group else ()
+    return [pid for pid in pids if pid > 0]  # 0 is one that has no number here, and would stand for all of us
 
 
 def end(group: Path | None) -> None:
@@ -104,12 +105,3 @@ def of_process(controller: str = "") -> list[Path]:
             own = top / name.relative_to(root)
             return [own, *(one for one in own.parents if one.is_relative_to(top))]
     return []
-
-
-def _sweep(own: Path) -> None:
-    """Remove the empty groups of dead supervisors; the kernel refuses to remove groups that hold a process."""
-    for group in own.glob(f"{PREFIX}*-*"):
-        pid, _, ticks = group.name.removeprefix(PREFIX).partition("-")
-        if pid.isdecimal() and str(processes.start_ticks(int(pid))) != ticks:
-            with suppress(OSError):
-                group.rmdir()
