@@ -203,11 +203,10 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         output: output folder for the attempts of the task.
 
     Raises:
-        ConfigError: an external trainer needs an environment variable that is not set here.
-        StoreError: the settings in the manifest are invalid, or its model names photographs outside of the bundle.
+        ConfigError: an external trainer needs an environment variable that is not set here, or is not a number here.
+        StoreError: the settings or the border in the manifest are invalid, or its model names photographs outside of
+            the bundle.
         OSError: the manifest of the backdrop cannot be written.
-        KeyError: the border in the manifest lacks a key.
-        ValueError: such a variable is set, but is not a number where the YAML had one.
     """
     with contextlib.suppress(SceneError):  # a broken model fails in training, as at home
         if why := next(filter(None, (fault_of_name(image.name) for image in read_images(scene / "sparse"))), ""):
@@ -216,6 +215,10 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
     if splat := pieces.get(f"{BACKDROP}/{SPLAT}"):  # with a manifest that marks it as accepted
         behind = scene / BACKDROP
         write_json(behind / RESULT, {"splat": {"sha256": splat.sha256, "bytes": splat.num_bytes}})
+    try:
+        border, setup = Border.from_record(bundle.border), _setup_of(bundle, scene, output)
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise StoreError(f"{bundle.task}: the settings that came with the task from the store are invalid") from error
     patch = Patch(
         bundle.patch,
         scene / "sparse",
@@ -224,13 +227,12 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         masks=scene / "masks" if any(key.startswith("masks/") for key in bundle.depends_on.files) else None,
         offset=bundle.depends_on.offset,
         tones=tones_from_record(bundle.depends_on.tones),
-        border=Border.from_record(bundle.border),
+        border=border,
         behind=behind,
         is_whole=bundle.is_whole,
         held_out=bundle.held_out,
         by_name=not bundle.depends_on.holdout,
     )
-    setup = _setup_of(bundle, scene, output)
     task = TrainTask(TaskId(bundle.patch, bundle.variant), patch, setup, setup, setup)
     return Batch(setup.config, (task,), path=output / "bundle.yml", every=(task,))
 
@@ -239,17 +241,20 @@ def _setup_of(bundle: Bundle, scene: Path, output: Path) -> TaskSettings:
     sections = {name: bundle.settings.get(name, {}) for name in TRAVELLING}
     programs = {name: mapping(told) for name, told in mapping(bundle.settings.get("trainers")).items()}
     for name, told in programs.items():
-        kinds = mapping(told.get("env"))
-        for variable in kinds:
+        told["env"] = environment = mapping(told.get("env"))
+        for variable, kind in environment.items():
+            where = f"{bundle.task}: trainers.{name}.env: the variable {variable} is"
             if variable not in os.environ:
                 raise ConfigError(
-                    f"{bundle.task}: trainers.{name}.env: the variable {variable} is not set on this machine",
+                    f"{where} not set on this machine",
                     "The value is not sent, since it may be a password. Set the variable, then start the worker again.",
                 )
-        told["env"] = {variable: _KINDS.get(kind, str)(os.environ[variable]) for variable, kind in kinds.items()}
+            try:
+                environment[variable] = _KINDS.get(kind, str)(os.environ[variable])
+            except ValueError as error:
+                hint = "The YAML has a number there. Set the variable to one, then start the worker again."
+                raise ConfigError(f"{where} not a number on this machine", hint) from error
     places = {"scene": {"patches": scene}, "output": {"folder": output, "previews_mib": 0}}
-    try:
-        config = Config.model_validate({**sections, "trainers": programs, **places})
-    except ValueError as error:
-        raise StoreError(f"{bundle.task}: the settings that came with the task from the store are invalid") from error
-    return TaskSettings(config, bundle.patch, None, bundle.changes)
+    return TaskSettings(
+        Config.model_validate({**sections, "trainers": programs, **places}), bundle.patch, None, bundle.changes
+    )

@@ -15,14 +15,16 @@ import trainer_kinds
 from travelling import QUICK, SHORT, bundles, decided_at_home, ends, files_below, run, states, work, work_apart, worker
 
 from splatbatch import __version__
-from splatbatch.errors import CutOffError
+from splatbatch.errors import ConfigError, CutOffError, StoreError, in_full
 from splatbatch.transfer import blobs, exchange
-from splatbatch.transfer.bundle import Bundle, why_left
+from splatbatch.transfer.bundle import Bundle, open_bundle, why_left
 from splatbatch.transfer.folder import FolderStore
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
     from store_sites import Site
+
+    from splatbatch.tasks.batch import Batch
 
 TWO = ("p0", "p1")
 
@@ -71,6 +73,47 @@ def test_any_trainer_of_a_bundle_is_a_command_that_the_store_brings(told: object
 def test_sections_of_a_forged_bundle_that_are_none_have_no_steps(told: object) -> None:
     bundle = Bundle.from_record({"patch": "p0", "version": __version__, "settings": {"training": told}})
     assert bundle.max_steps == 0
+
+
+BOX = [[0, 0, 0], [1, 1, 1]]
+BORDER = {"axes": [[1, 0, 0], [0, 1, 0], [0, 0, 1]], "core": BOX, "reach": BOX}
+
+
+@pytest.mark.parametrize(
+    "border",
+    [
+        {"axes": BORDER["axes"], "core": BOX},
+        BORDER | {"axes": BOX},
+        BORDER | {"axes": 7},
+        BORDER | {"core": [[0, 0, 0]]},
+        BORDER | {"reach": [[0, 0, "x"], [1, 1, 1]]},
+        BORDER | {"reach": [[0, 0, 10**400], [1, 1, 1]]},
+    ],
+    ids=repr,
+)
+def test_a_border_of_a_forged_bundle_that_is_none_is_refused_as_its_settings_are(
+    border: dict[str, object], tmp_path: Path
+) -> None:
+    assert opened({"border": BORDER}, tmp_path).tasks[0].patch.border is not None
+    with pytest.raises(StoreError, match="p0: the settings that came with the task from the store are invalid"):
+        opened({"border": border}, tmp_path)
+
+
+def test_a_variable_that_is_no_number_here_is_named_without_its_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THREADS_HERE", "secret")
+    trainer = {"command": ["true"], "env": {"THREADS_HERE": "int"}, "artifact": {"splat": "point_cloud.ply"}}
+    with pytest.raises(
+        ConfigError, match=r"trainers\.odd\.env: the variable THREADS_HERE is not a number on this machine"
+    ) as told:
+        opened({"settings": {"trainers": {"odd": trainer}}}, tmp_path)
+    assert "secret" not in in_full(told.value)
+
+
+def opened(manifest: dict[str, object], folder: Path) -> Batch:
+    """Return the batch of a bundle of a patch p0 with this in its manifest."""
+    return open_bundle(Bundle.from_record({"patch": "p0"} | manifest), folder / "scene", folder / "output")
 
 
 def test_stray_files_among_bundles_are_none_and_one_that_is_broken_fails_alone(home: FakeBatch, tmp_path: Path) -> None:
