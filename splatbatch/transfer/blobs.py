@@ -83,8 +83,7 @@ def put(store: Store, files: Sequence[tuple[str, Path | bytes]]) -> None:
         files: each file's name in the store, and its contents or the path of a local file.
 
     Raises:
-        StoreError: the store refuses a file.
-        OSError: a local file cannot be read.
+        StoreError: the store refuses a file, or a local file cannot be read.
     """
     contents = dict(files)
     at_once(partial(patiently, store.write), contents.keys(), contents.values())

@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
 
 from splatbatch.errors import CutOffError, StoreError
 from splatbatch.files import is_out_of_space, open_regular, write_whole
 from splatbatch.output.generations import create_once
-from splatbatch.transfer.store import PIECE_BYTES, opened
+from splatbatch.transfer.store import PIECE_BYTES, pieces_of
 
 AWAY = frozenset({errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
 """Error numbers of a mount whose server cannot be reached; such a request may succeed later."""
@@ -52,15 +51,14 @@ class FolderStore:
             once: whether an existing file of that name stays.
 
         Raises:
-            FileNotFoundError: the local file is missing.
-            StoreError: the file cannot be written; a CutOffError if the server of the folder cannot be reached.
+            StoreError: the local file cannot be read, or the other cannot be written; a CutOffError if the server of
+                the folder cannot be reached.
         """
         place = self.folder / name
         target = place.with_name(f".{place.name}.{uuid.uuid4().hex}") if once else place
         with _store_errors(self.folder):
             place.parent.mkdir(parents=True, exist_ok=True)
-            with opened(content) as source:
-                write_whole(target, partial(shutil.copyfileobj, source, length=PIECE_BYTES))
+            write_whole(target, methodcaller("writelines", pieces_of(content)))
             if not once:
                 return True
             try:

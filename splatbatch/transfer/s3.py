@@ -18,7 +18,7 @@ from obstore import exceptions
 from obstore.store import S3Store as Bucket
 
 from splatbatch.errors import CutOffError, StoreError
-from splatbatch.transfer.store import PIECE_BYTES
+from splatbatch.transfer.store import PIECE_BYTES, unreadable
 
 PART_BYTES = 16 << 20
 PATIENCE = timedelta(seconds=20)
@@ -84,14 +84,17 @@ class S3Store:
             once: whether an existing object of that name stays; sent as If-None-Match, which a store may not support.
 
         Raises:
-            FileNotFoundError: the local file is missing.
-            StoreError: the store refuses the request; a CutOffError if it does not answer.
+            StoreError: the local file cannot be read, or the store refuses; a CutOffError if it does not answer.
         """
         with self._store_errors():
             try:
                 obstore.put(self._bucket, name, content, chunk_size=PART_BYTES, mode="create" if once else "overwrite")
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
                 return False
+            except OSError as error:
+                if "(os error " not in str(error):  # of the store: no such bucket
+                    raise
+                raise unreadable(content, error) from error
         return True
 
     def names(self, folder: str) -> set[str]:

@@ -11,13 +11,13 @@ import threading
 import uuid
 from collections.abc import Awaitable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import asyncssh
 
 from splatbatch.errors import CutOffError, StoreError
-from splatbatch.transfer.store import PIECE_BYTES, opened
+from splatbatch.transfer.store import PIECE_BYTES, pieces_of
 
 T = TypeVar("T")
 LOST = (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost, asyncssh.ConnectionLost)
@@ -73,11 +73,9 @@ class SftpStore:
                 link for another reason, as OpenSSH tells none.
 
         Raises:
-            OSError: the local file cannot be read.
-            StoreError: the host refuses the request; a CutOffError if it does not answer.
+            StoreError: the local file cannot be read, or the host refuses; a CutOffError if it does not answer.
         """
-        with opened(content) as source:
-            return self._do(self._written(self._sftp(), self._root / name, source, once=once))
+        return self._do(self._written(self._sftp(), self._root / name, content, once=once))
 
     def names(self, folder: str) -> set[str]:
         """Return the names of the files in a folder, without temporary ones; an empty set if there is no such folder.
@@ -96,7 +94,7 @@ class SftpStore:
         return (self._root / name).as_posix()
 
     async def _written(
-        self, client: asyncssh.SFTPClient, place: PurePosixPath, source: BinaryIO, *, once: bool
+        self, client: asyncssh.SFTPClient, place: PurePosixPath, content: Path | bytes, *, once: bool
     ) -> bool:
         if place.parent not in self._folders:
             await client.makedirs(place.parent.as_posix(), exist_ok=True)
@@ -104,9 +102,9 @@ class SftpStore:
         aside = place.with_name(f".{place.name}.{uuid.uuid4().hex}").as_posix()
         try:
             async with client.open(aside, "wb") as file:
-                while piece := source.read(PIECE_BYTES):
+                for piece in pieces_of(content):
                     await file.write(piece)
-        except asyncssh.SFTPError:
+        except (asyncssh.SFTPError, StoreError):
             with contextlib.suppress(asyncssh.SFTPError):
                 await client.remove(aside)
             raise

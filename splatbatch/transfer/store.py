@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
+from splatbatch.errors import StoreError
 from splatbatch.files import open_regular
 
 PIECE_BYTES = 4 << 20
@@ -40,20 +41,32 @@ class Store(Protocol):
             once: whether an existing file of that name stays; else it is replaced.
 
         Raises:
-            FileNotFoundError: the local file is missing.
+            StoreError: the local file cannot be read, too; see `pieces_of`.
         """
 
     def names(self, folder: str) -> set[str]:
         """Return the names of the files in a folder, in no order; an empty set if there is no folder."""
 
 
-def opened(content: Path | bytes) -> BinaryIO:
-    """Open contents that are to be written, or the local file with them, for reading in binary mode.
+def pieces_of(content: Path | bytes) -> Iterator[bytes]:
+    """Yield contents that are to be written, or the local file with them, in pieces.
 
     Raises:
-        OSError: the local file cannot be opened, or is no regular file.
+        StoreError: the local file cannot be read, which no store mends; see `unreadable`.
     """
-    return io.BytesIO(content) if isinstance(content, bytes) else open_regular(content)
+    try:
+        with io.BytesIO(content) if isinstance(content, bytes) else open_regular(content) as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
+    except OSError as error:
+        raise unreadable(content, error) from error
+
+
+def unreadable(content: Path | bytes, error: OSError) -> StoreError:
+    """Return the error for a local file that cannot be read: unlike a cut-off store, it is not tried again."""
+    return StoreError(
+        f"{content!s}: cannot be read ({error.strerror or error})", "Check the file and its disk, then run again."
+    )
 
 
 def read_whole(store: Store, name: str, most_bytes: int) -> bytes:

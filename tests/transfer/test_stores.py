@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +59,42 @@ def test_a_write_that_is_killed_leaves_nothing_to_be_seen(place: Site, tmp_path:
     with pytest.raises((StoreError, OSError)):
         store.write("blobs/half", tmp_path / "never-there")
     assert store.names("blobs") == {"whole"}
+
+
+def test_a_local_file_that_cannot_be_read_is_named_and_is_no_fault_of_the_store(place: Site, tmp_path: Path) -> None:
+    """Else it would be sent again for ever."""
+    store = open_store(place.url)
+    (tmp_path / "blob").mkdir()
+    for local in ("blob", "gone"):
+        with pytest.raises(StoreError, match=rf"{local}: cannot be read \(") as told:
+            store.write("blobs/folder", tmp_path / local)
+        assert not isinstance(told.value, CutOffError)
+    assert not store.names("blobs")
+
+
+@pytest.mark.parametrize("sites_kind", ["folder", pytest.param("ssh", marks=pytest.mark.all)])
+def test_a_disk_that_breaks_while_a_file_is_sent_leaves_nothing_half_sent(
+    sites_kind: str, sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in sites[sites_kind].environment.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "big").write_bytes(BIG)
+    monkeypatch.setattr("splatbatch.transfer.store.open_regular", BreaksInTheMiddle)
+    with pytest.raises(StoreError, match=r"big: cannot be read \(Input/output error\)") as told:
+        open_store(sites[sites_kind].below("broken")).write("blobs/big", tmp_path / "big")
+    kept = sites[sites_kind].kept
+    assert not isinstance(told.value, CutOffError)
+    assert kept is not None
+    assert not [*(kept / "broken/blobs").iterdir()]
+
+
+class BreaksInTheMiddle(io.FileIO):
+    """A file whose disk answers with an error beyond its first bytes."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell():
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().read(size)
 
 
 def test_several_hundred_names_are_listed(place: Site) -> None:
