@@ -9,18 +9,18 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
-from splatbatch.errors import SplatbatchError
+from splatbatch.errors import SplatbatchError, in_full
 
 
 def exit_code_of(run: Callable[[], None]) -> int:
-    """Call `run` and return an exit code: 0, or that of a SplatbatchError, whose message is printed on stderr.
+    """Call `run` and return an exit code: 0, or that of a SplatbatchError, which is printed on stderr.
 
-    Other exceptions are not caught.
+    Message and hint are one line, the last of the log, which a diagnosis quotes. Other exceptions are not caught.
     """
     try:
         run()
     except SplatbatchError as error:
-        print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - it goes into the log
+        print(f"splatbatch: {in_full(error)}", file=sys.stderr)  # noqa: T201 - it goes into the log
         return error.exit_code
     return 0
 

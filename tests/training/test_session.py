@@ -32,6 +32,7 @@ from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import as_parameters, export, init_from_points, thinned
 from splatbatch.training.photos.dataset import PhotoFolders, decode_views
 from splatbatch.training.progress import ProgressRecorder
+from splatbatch.training.stop_request import exit_code_of
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 
@@ -134,6 +135,14 @@ def test_a_failure_leaves_one_line_an_exit_code_and_no_splat(patch: Patch, capsy
     assert capsys.readouterr().err.startswith(f"splatbatch: {patch.images}/img3.png: missing image")
     assert not folder.splat.exists()
     assert [record["phase"] for record in read_lines(folder.progress)][-1] == "load"
+
+
+def test_a_failure_says_its_remedy_in_the_same_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse() -> None:
+        raise SceneError("camera 1: OPENCV has no parameter f", "Undistort the model.")
+
+    assert exit_code_of(refuse) == 3
+    assert capsys.readouterr().err == "splatbatch: camera 1: OPENCV has no parameter f (Undistort the model.)\n"
 
 
 def test_gaussians_start_at_the_points_and_are_written_in_world_coordinates(patch: Patch) -> None:
