@@ -69,8 +69,9 @@ class SftpStore:
         Args:
             name: name of the file in the store.
             content: its contents, or the path of the local file with them.
-            once: whether an existing file of that name stays. False is also returned if the host refuses to make the
-                link for another reason, as OpenSSH tells none.
+            once: whether an existing file of that name stays. It is linked to its name or, where links are impossible,
+                copied; a reader may see a part of the copy. False is also returned if the host refuses both for
+                another reason, as OpenSSH tells none.
 
         Raises:
             StoreError: the local file cannot be read, or the host refuses; a CutOffError if it does not answer.
@@ -99,20 +100,21 @@ class SftpStore:
         if place.parent not in self._folders:
             await client.makedirs(place.parent.as_posix(), exist_ok=True)
             self._folders.add(place.parent)
-        aside = place.with_name(f".{place.name}.{uuid.uuid4().hex}").as_posix()
+        target, aside = place.as_posix(), place.with_name(f".{place.name}.{uuid.uuid4().hex}").as_posix()
         try:
-            async with client.open(aside, "wb") as file:
-                for piece in pieces_of(content):
-                    await file.write(piece)
+            await _fill(client, aside, "wb", content)
+            if not once:
+                await client.posix_rename(aside, target)
+                return True
         except (asyncssh.SFTPError, StoreError):
             with contextlib.suppress(asyncssh.SFTPError):
                 await client.remove(aside)
             raise
-        if not once:
-            await client.posix_rename(aside, place.as_posix())
-            return True
         try:
-            await client.link(aside, place.as_posix())
+            try:
+                await client.link(aside, target)
+            except (asyncssh.SFTPFailure, asyncssh.SFTPOpUnsupported):  # the name is taken, or there are no links here
+                await _fill(client, target, "xb", content)
             return True
         except (asyncssh.SFTPFailure, asyncssh.SFTPFileAlreadyExists):  # OpenSSH gives no reason for a refusal
             return False
@@ -154,10 +156,16 @@ class SftpStore:
             if isinstance(error, asyncssh.SFTPError) and not isinstance(error, LOST):
                 raise StoreError(
                     f"store ssh://{self._host}{self._root}: {said}",
-                    "Check that the folder of the store is writable and has free space.",
+                    "Check that the folder of the store is writable and has free space, and that its host runs OpenSSH.",
                 ) from error
             self._client = None
             raise CutOffError(f"store ssh://{self._host}: {said}") from error
+
+
+async def _fill(client: asyncssh.SFTPClient, path: str, mode: str, content: Path | bytes) -> None:
+    async with client.open(path, mode) as file:
+        for piece in pieces_of(content):
+            await file.write(piece)
 
 
 async def _answer(what: Awaitable[T]) -> T:

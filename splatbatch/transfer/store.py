@@ -1,6 +1,6 @@
 """A store: a folder, a folder of an ssh host, or a bucket. Files have names, and are whole or absent for every reader.
 
-A folder without hard links is an exception, see `FolderStore`. Writing with `once` is a hint, not a guarantee: some
+A folder or host without hard links is an exception, see `FolderStore`. Writing with `once` is a hint, not a guarantee: some
 stores let two writers win. So a writer reads the file back.
 """
 

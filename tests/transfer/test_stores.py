@@ -128,6 +128,44 @@ def test_a_host_that_takes_none_of_our_keys_is_refused_with_a_remedy(
 
 
 @pytest.mark.all
+@pytest.mark.parametrize("error", ["SFTPOpUnsupported", "SFTPFailure"])
+def test_a_host_without_hard_links_gives_a_name_to_the_first_who_asks(
+    sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    """Its program or its disk has none; else a worker claims nothing, and waits for ever without a word."""
+    asyncssh = pytest.importorskip("asyncssh")
+
+    async def refused(*_: object) -> None:
+        raise getattr(asyncssh, error)("no links")
+
+    monkeypatch.setenv("HOME", sites["ssh"].environment["HOME"])
+    monkeypatch.setattr(asyncssh.SFTPClient, "link", refused)
+    store = open_store(sites["ssh"].below(f"linkless-{error}"))
+    assert [store.write("claims/a", content, once=True) for content in (b"first", b"second")] == [True, False]
+    assert (b"".join(store.read("claims/a")), store.names("claims")) == (b"first", {"a"})
+
+
+@pytest.mark.all
+def test_a_host_that_cannot_replace_a_file_is_told_what_it_lacks(
+    sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncssh = pytest.importorskip("asyncssh")
+
+    async def refused(*_: object) -> None:
+        raise asyncssh.SFTPOpUnsupported("POSIX rename not supported")
+
+    monkeypatch.setenv("HOME", sites["ssh"].environment["HOME"])
+    monkeypatch.setattr(asyncssh.SFTPClient, "posix_rename", refused)
+    with pytest.raises(StoreError, match="POSIX rename not supported") as told:
+        open_store(sites["ssh"].below("old")).write("blobs/a", b"1")
+    assert "OpenSSH" in told.value.hint
+    assert not isinstance(told.value, CutOffError)
+    kept = sites["ssh"].kept
+    assert kept is not None
+    assert not [*(kept / "old/blobs").iterdir()]
+
+
+@pytest.mark.all
 def test_a_bucket_that_is_not_there_is_named(sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in sites["s3"].environment.items():
         monkeypatch.setenv(name, value)
