@@ -11,7 +11,7 @@ from splatbatch.transfer.store import Store
 
 
 def scheme_of(url: str) -> str:
-    """Return the scheme of a store's URL: "ssh", "s3", "file", or "" for a folder without a scheme.
+    """Return the scheme of a store's URL: "ssh", "s3", or "" for a folder, which may be written as file://folder.
 
     Raises:
         ConfigError: the scheme is unknown, or the URL holds a password (for S3 also a user). Or its host or bucket is
@@ -23,7 +23,7 @@ def scheme_of(url: str) -> str:
             f"{scheme}://: unknown scheme of a store", "A store is a folder, ssh://host/path or s3://bucket/prefix."
         )
     if scheme in ("", "file"):
-        return scheme
+        return ""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -68,12 +68,12 @@ def open_store(url: str) -> Store:
 
 
 def absolute_url(url: str, base: Path) -> str:
-    """Return the URL of a store; a folder without a scheme becomes absolute, below `base` if it is relative.
+    """Return the URL of a store; that of a folder becomes its absolute path, below `base` if it is relative.
 
-    A URL with a scheme is returned unchanged.
+    Other URLs are returned unchanged.
 
     Raises:
         ConfigError: the URL is not valid; see `scheme_of`.
         RuntimeError: the folder begins with ~, and that home folder is unknown.
     """
-    return url if scheme_of(url) else str((base / Path(url).expanduser()).resolve())
+    return url if scheme_of(url) else str((base / Path(url.removeprefix("file://")).expanduser()).resolve())

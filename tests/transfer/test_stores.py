@@ -197,6 +197,8 @@ def test_a_missing_library_is_told_with_the_line_that_installs_it(monkeypatch: p
 
 def test_only_a_folder_is_anchored_and_names_lead_nowhere_outside(tmp_path: Path) -> None:
     assert absolute_url("store", tmp_path) == str(tmp_path / "store")
+    assert absolute_url("file://store", tmp_path) == str(tmp_path / "store")
+    assert absolute_url("file:///mnt/store", tmp_path) == "/mnt/store"
     assert absolute_url("s3://reef/night", tmp_path) == "s3://reef/night"
     assert [not fault_of_name(one) for one in ("images/left/a.jpg", "../a", "a/../../b", "/etc/a", "a//b")] == [
         True, False, False, False, False,
