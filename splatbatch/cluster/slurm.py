@@ -58,12 +58,15 @@ MOST_ELEMENTS = 1000
 TASK_S = 3600.0 * 1.5
 """Assumed duration of a task, in seconds. Too many jobs cost nothing: the jobs left over are cancelled."""
 REMEDIES = {
+    "policy": "Lower executor.workers, executor.worker_time, or what executor.sbatch requests; see the limits in"
+    " `sacctmgr show qos`.",
+    "account": "`sacctmgr show associations user=$USER` lists your accounts; name one: executor.sbatch: [--account=…].",
     "partition": "`sinfo` lists the partitions; name one in executor.sbatch: [--partition=…].",
     "Requested node configuration": "No node has these resources together. Lower executor.gpus_per_worker, or what"
     " executor.sbatch requests; `sinfo -o '%P %D %c %m %G'` shows what nodes have.",
     "node name": "`sinfo -N` lists the nodes.",
     "array": "Lower executor.workers, or set a longer executor.worker_time: MaxArraySize is the site's limit.",
-    "account": "`sacctmgr show associations user=$USER` lists your accounts; name one: executor.sbatch: [--account=…].",
+    "time limit": "Lower executor.worker_time; `sinfo -o '%P %l'` shows the limits of the partitions.",
     "contact": "The Slurm controller is down or unreachable. Try again later; `scontrol ping` shows its state.",
 }
 """Hint for an error of sbatch, by a word in the error's message; the first match counts."""

@@ -17,6 +17,7 @@ from sites import CONSTANTS, SlurmSite, at_work, wait_for, worker_pid
 from splatbatch.cluster import slurm
 from splatbatch.cluster.job import WorkerJob
 from splatbatch.cluster.slurm import job_of, of_squeue, queue_limit_s, time_limit_s
+from splatbatch.errors import ExecutorError
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -47,6 +48,28 @@ def test_what_slurm_would_refuse_is_said_in_its_words_before_anything_is_submitt
     assert (ended.returncode, submitted(elsewhere)) == (5, [])
     assert words in ended.stderr
     assert remedy in ended.stderr
+
+
+FAILED = "sbatch: error: Batch job submission failed"
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "executor.workers"),
+        ("Invalid account or account/partition combination specified", "--account"),
+        ("Invalid partition name specified", "--partition"),
+        ("Requested time limit is invalid (missing or exceeds some limit)", "executor.worker_time"),
+        ("Unable to contact slurm controller (connect failure)", "scontrol ping"),
+        ("Memory specification can not be satisfied", "executor.sbatch"),
+    ],
+)
+def test_each_refusal_has_its_own_remedy(said: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = subprocess.CompletedProcess("sbatch", 1, "", f"{FAILED}: {said}")
+    monkeypatch.setattr(slurm, "ask", lambda *_: answer)
+    with pytest.raises(ExecutorError, match=FAILED) as refused:
+        slurm._sbatch()
+    assert remedy in refused.value.hint
 
 
 def test_without_sbatch_the_engine_cannot_be_used_here(elsewhere: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
