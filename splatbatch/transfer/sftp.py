@@ -156,7 +156,7 @@ class SftpStore:
             if isinstance(error, asyncssh.SFTPError) and not isinstance(error, LOST):
                 raise StoreError(
                     f"store ssh://{self._host}{self._root}: {said}",
-                    "Check that the folder of the store is writable and has free space, and that its host runs OpenSSH.",
+                    "Check that the folder of the store is writable and has free space, and that OpenSSH serves it.",
                 ) from error
             self._client = None
             raise CutOffError(f"store ssh://{self._host}: {said}") from error

@@ -1,7 +1,7 @@
 """A store: a folder, a folder of an ssh host, or a bucket. Files have names, and are whole or absent for every reader.
 
-A folder or host without hard links is an exception, see `FolderStore`. Writing with `once` is a hint, not a guarantee: some
-stores let two writers win. So a writer reads the file back.
+A folder or host without hard links is an exception, see `FolderStore`. Writing with `once` is a hint, not a guarantee:
+some stores let two writers win. So a writer reads the file back.
 """
 
 from __future__ import annotations
