@@ -22,14 +22,16 @@ FLOAT = 4  # bytes
 BESIDES_MIB = 20
 """Disk space in MiB of a patch besides splat and checkpoint: pictures, log, progress (estimated, not measured)."""
 EXTRAS = {
-    "web": ("gsply", "splats that open in 3D in report.html"),
-    "notify": ("apprise", "notify.urls"),
+    "gsply": ("web", "splats that open in 3D in report.html"),
+    "apprise": ("notify", "notify.urls"),
     "tensorboard": ("tensorboard", "evaluation.tensorboard"),
-    "lpips": ("torchmetrics", "LPIPS beside PSNR and SSIM"),
-    "geo": ("pyproj", "3D Tiles on the globe"),
-    "mlflow": ("mlflow-skinny", "tracking.mlflow"),
+    "torchmetrics": ("lpips", "LPIPS beside PSNR and SSIM"),
+    "pyproj": ("geo", "3D Tiles on the globe (scene.crs)"),
+    "mlflow-skinny": ("mlflow", "tracking.mlflow"),
+    "asyncssh": ("stores", "executor.store: ssh://"),
+    "obstore": ("stores", "executor.store: s3://"),
 }
-"""Package and purpose of each optional extra, by the name of the extra."""
+"""Optional extra of each package, and its purpose."""
 FEWEST_FILES = 4096
 """Fewest open files that a process should be allowed: loader workers and cached photographs need thousands."""
 MINOR_COMPATIBLE = 11
@@ -113,7 +115,7 @@ class MachineNeeds:
     on_cpu: bool = False
     """Whether the batch trains on the CPU although the machine has a GPU."""
     extras: frozenset[str] = frozenset()
-    """Those of the optional extras `notify` and `tensorboard` that the YAML needs; empty: neither."""
+    """Packages of optional extras that the YAML needs; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -213,20 +215,20 @@ def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
 
 
 def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: bool) -> Iterator[CheckResult]:
-    """Yield a result for each optional extra and for the 3D viewer: a warning for a missing extra that the YAML needs.
+    """Yield a result for each package of an extra, and for the 3D viewer: a warning if the YAML needs a missing one.
 
     All other results are "ok".
 
     Args:
         versions: versions of installed packages, by name.
-        wanted: names of the extras that the YAML needs.
+        wanted: packages of extras that the YAML needs.
         has_viewer: whether the 3D viewer of the report is installed.
     """
-    for extra, (package, purpose) in EXTRAS.items():
+    for package, (extra, purpose) in EXTRAS.items():
         remedy = f"pip install 'splatbatch[{extra}]'"
         if package in versions:
             yield ok(f"extra {extra}", f"{package} {versions[package]}: {purpose}")
-        elif extra in wanted:
+        elif package in wanted:
             yield warning(f"extra {extra}", f"not installed, and the YAML asks for it: {purpose}", remedy)
         else:
             yield ok(f"extra {extra}", f"not installed (optional): {purpose}: {remedy}")
@@ -250,25 +252,25 @@ def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstim
     return total
 
 
-def of_machine(machine: Machine, *, on_cpu: bool = False, trains_itself: bool = True) -> Iterator[CheckResult]:
+def of_machine(machine: Machine, job: MachineNeeds | None = None) -> Iterator[CheckResult]:
     """Yield the results of the checks of a machine.
 
     Args:
         machine: facts about the machine.
-        on_cpu: whether the batch trains on the CPU; driver, GPUs and torch are then not checked.
-        trains_itself: whether the builtin trainer is used; torch is not checked otherwise.
+        job: needs of a batch; None: a batch of the builtin trainer is assumed. Without that trainer, torch is not
+            checked; on the CPU neither torch, driver nor GPUs are.
     """
     yield ok("versions", ", ".join(f"{name} {number}" for name, number in machine.versions.items()))
-    if on_cpu:
+    if job and job.on_cpu:
         yield ok("device", "trains on the CPU, as the YAML says")
     else:
         yield driver(machine)
         for card in machine.presence.cards:
             capability = f", compute capability {spell(card.capability)}" if card.capability else ""
             yield ok(f"gpu {card.index}", f"{card.name}, {card.total_mib:,} MiB{capability}")
-        if trains_itself:
+        if not job or job.trains_itself:
             yield torch_build(machine)
-    yield shared_memory(machine.shm_mib)
+    yield shared_memory(machine.shm_mib, waits=not job or job.wanted_mib > 0)
     yield open_files(machine.open_files)
 
 
@@ -311,19 +313,20 @@ def torch_build(machine: Machine) -> CheckResult:
     return ok("torch", f"torch {build.version} for CUDA {spell(build.cuda)}, which the driver runs")
 
 
-def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
+def shared_memory(shm_mib: tuple[int, int] | None, *, waits: bool = True) -> CheckResult:
     """Return the result of the check of free space in /dev/shm.
 
     No patch starts while less than `SHARED_MEMORY_MIB`, and less than half of its size, is free: a problem. A size of
-    at most `SHARED_MEMORY_MIB` is a warning. With `limits.free_disk_mib: 0` patches start all the same.
+    at most `SHARED_MEMORY_MIB` is a warning.
 
     Args:
         shm_mib: total and free MiB; None: this machine has no /dev/shm, which is "ok".
+        waits: whether patches wait for free space there; if not, too little is no problem.
     """
     if shm_mib is None:
         return ok("shared memory", "no /dev/shm here")
     total, free = shm_mib
-    if free < (needed := min(SHARED_MEMORY_MIB, total // 2)):
+    if waits and free < (needed := min(SHARED_MEMORY_MIB, total // 2)):
         remedy = f"A patch needs {needed} MiB free to start. Remove old files there, or start docker with --shm-size."
         return problem("shared memory", f"{free} MiB of {total} free in /dev/shm", remedy, OF_MACHINE)
     if total <= SHARED_MEMORY_MIB:

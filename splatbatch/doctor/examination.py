@@ -98,7 +98,7 @@ def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[C
     expected = footprints_of(batch.config, batch.tasks) if batch else {}
     recipes = batch.recipes() if batch else {}
     job = inventory.job(batch.config, recipes, expected) if batch else None
-    yield from of_machine(machine, on_cpu=bool(job and job.on_cpu))
+    yield from of_machine(machine, job)
     if machine.presence.cards and not (job and job.on_cpu):
         wants_gsplat = any(recipe.training.kernels == "gsplat" for recipe in recipes.values())
         yield from _of_gpus(machine, build=build, wants_gsplat=wants_gsplat)

@@ -44,7 +44,7 @@ def versions() -> Mapping[str, str]:
     Packages that are not installed are left out.
     """
     found = {"splatbatch": __version__, "Python": platform.python_version()}
-    for name in (*PACKAGES, *(package for package, _ in checks.EXTRAS.values())):
+    for name in (*PACKAGES, *checks.EXTRAS):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -77,8 +77,12 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
     """
     programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
     wanted = {
-        "notify": bool(config.notify.urls),
+        "apprise": bool(config.notify.urls),
         "tensorboard": config.evaluation.tensorboard,
+        "pyproj": bool(config.scene.crs),
+        "mlflow-skinny": bool(config.tracking.mlflow),
+        "asyncssh": config.executor.store.startswith("ssh://"),
+        "obstore": config.executor.store.startswith("s3://"),
     }
     folder = config.output.folder
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())

@@ -8,7 +8,6 @@ from splatbatch.config import Config, Recipe
 from splatbatch.doctor import inventory
 from splatbatch.doctor.checks import OF_TRAINER, CheckResult, of_job, of_machine
 from splatbatch.errors import ExecutorError, TrainerError
-from splatbatch.machine.slots import is_on_cpu
 from splatbatch.scene.memory_estimate import MemoryEstimate
 
 WAITED_FOR = ("disk", "shared memory")
@@ -31,8 +30,8 @@ def preflight(
         TrainerError, ExecutorError: another check found a problem that prevents training here, or the first
             GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
-    job, on_cpu = inventory.job(config, recipes, footprints), is_on_cpu(config.executor, config.training.device)
-    found = [*of_job(job), *of_machine(inventory.machine(), on_cpu=on_cpu, trains_itself=job.trains_itself)]
+    job = inventory.job(config, recipes, footprints)
+    found = [*of_job(job), *of_machine(inventory.machine(), job)]
     for finding in found:
         if finding.state == "problem" and finding.check not in WAITED_FOR:
             error = TrainerError if finding.exit_code == OF_TRAINER else ExecutorError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from splatbatch.config import Recipe
-from splatbatch.doctor import checks
+from splatbatch.config import Config, Recipe
+from splatbatch.doctor import checks, inventory
 from splatbatch.doctor.checks import (
     CheckResult,
     DoctorOutput,
@@ -155,6 +155,14 @@ def test_shared_memory_is_judged_as_the_gate_of_the_batch_does(shm_mib: tuple[in
     assert checks.shared_memory(shm_mib).state == state
 
 
+def test_little_shared_memory_is_no_problem_if_patches_do_not_wait_for_it() -> None:
+    little, needs = replace(WELL, shm_mib=(8000, 63)), MachineNeeds(Path("/out"))
+    found = {wanted: checks.of_machine(little, replace(needs, wanted_mib=wanted)) for wanted in (2048, 0)}
+    assert {wanted: [one.state for one in each if one.state != "ok"] for wanted, each in found.items()} == {
+        2048: ["problem"], 0: [],
+    }  # fmt: skip
+
+
 def test_few_open_files_are_a_warning() -> None:
     assert [checks.open_files(most).state for most in (1024, 4096)] == ["warning", "ok"]
 
@@ -176,9 +184,25 @@ def test_what_a_batch_lacks_is_told(changes: dict[str, object], check: str, stat
 
 
 def test_an_extra_that_the_yaml_asks_for_is_missed_others_are_optional() -> None:
-    found = extras({"gsply": "0.4"}, frozenset({"notify"}), has_viewer=True)
-    states = {one.check: one.state for one in found}
-    assert [name for name, state in states.items() if state == "warning"] == ["extra notify"]
+    found = extras({"gsply": "0.4"}, frozenset({"apprise", "obstore"}), has_viewer=True)
+    assert [one.check for one in found if one.state == "warning"] == ["extra notify", "extra stores"]
+
+
+@pytest.mark.parametrize(
+    ("sections", "package"),
+    [
+        ({"scene": {"patches": "patches", "crs": "EPSG:32632"}}, "pyproj"),
+        ({"tracking": {"mlflow": "sqlite:///mlflow.db"}}, "mlflow-skinny"),
+        ({"executor": {"store": "ssh://host/store"}}, "asyncssh"),
+        ({"executor": {"store": "s3://bucket/store"}}, "obstore"),
+        ({"evaluation": {"tensorboard": True}}, "tensorboard"),
+        ({"executor": {"store": "/mnt/store"}}, ""),
+    ],
+)
+def test_each_extra_that_the_yaml_needs_is_known(sections: dict[str, object], package: str, tmp_path: Path) -> None:
+    scene, output = {"patches": tmp_path}, {"folder": tmp_path / "output"}
+    config = Config.model_validate({"scene": scene, "output": output, **sections})
+    assert inventory.job(config, {}, {}).extras == ({package} if package else set())
 
 
 def test_a_million_gaussians_take_225_mib_on_disk_and_four_times_that_with_checkpoints() -> None:
