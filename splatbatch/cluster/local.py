@@ -48,9 +48,10 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
         if num_gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(card.uuid for card in cards[index * num_gpus :][:num_gpus])
         try:
-            jobs.append(_job_of(background_command.start(command, submission.log(index), environment).pid))
+            pid = background_command.start(command, submission.log(index), environment).pid
         except OSError as error:
             raise ExecutorError(f"{command[0]}: the worker cannot be started ({error.strerror})") from error
+        jobs.append(f"{socket.gethostname()}:{processes.boot_id()}:{processes.name_of(pid)}")
     return tuple(jobs)
 
 
@@ -81,7 +82,3 @@ def stop(jobs: Sequence[str]) -> None:
         ValueError: a text is not the name of a job.
     """
     processes.send(signal.SIGTERM, [int(job.split(":")[2]) for job in jobs if query_job(job).state == "running"])
-
-
-def _job_of(pid: int) -> str:
-    return f"{socket.gethostname()}:{processes.boot_id()}:{processes.name_of(pid)}"

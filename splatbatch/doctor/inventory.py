@@ -28,13 +28,14 @@ PACKAGES = ("torch", "gsplat", "pycolmap", "numpy")
 
 def machine() -> checks.Machine:
     """Return the facts about this machine; `versions` is left empty, since reading them takes longer."""
+    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return checks.Machine(
         presence=gpu.presence(),
         driver=gpu.driver_version(),
         driver_cuda=gpu.cuda_version(),
         torch=torch_build(),
         shm_mib=_shared_memory(),
-        open_files=_open_files(),
+        open_files=sys.maxsize if most_files == resource.RLIM_INFINITY else most_files,
     )
 
 
@@ -105,8 +106,3 @@ def _shared_memory() -> tuple[int, int] | None:
     except OSError:
         return None
     return usage.total // MIB, usage.free // MIB
-
-
-def _open_files() -> int:
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return sys.maxsize if most == resource.RLIM_INFINITY else most

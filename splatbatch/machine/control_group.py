@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -96,12 +97,11 @@ def of_process(controller: str = "") -> list[Path]:
     """
     groups = [line.split(":", 2) for line in processes.kernel_file("/proc/self/cgroup").splitlines()]
     name = next((Path(name) for _, controllers, name in groups if controller in controllers.split(",")), Path())
+    kind = rf" - cgroup .*\b{controller}\b" if controller else " - cgroup2 "
     for line in processes.kernel_file("/proc/self/mountinfo").splitlines():
-        # proc(5): root of the mount, mount point, …, "-", type, source, options
-        _, _, _, root, top, *fields = line.split()
-        kind, options = fields[fields.index("-") + 1], fields[-1].split(",")
-        is_wanted = kind == "cgroup" and controller in options if controller else kind == "cgroup2"
-        if is_wanted and name.is_relative_to(root):
+        # proc(5): root of the mount (the fourth), mount point, …, "-", type, source, options
+        _, _, _, root, top, *_ = line.split()
+        if re.search(kind, line) and name.is_relative_to(root):
             own = top / name.relative_to(root)
             return [own, *(one for one in own.parents if one.is_relative_to(top))]
     return []

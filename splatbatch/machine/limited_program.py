@@ -93,7 +93,7 @@ class ProgramEnd:
         return f"{ended}: {self.last_words}" if self.last_words else ended
 
     def why(self, bounds: CallBounds) -> str:
-        """Return in one line why the program failed: limit, signal or exit code, and its last line of output.
+        """Return in one line why the program failed: the limit, with its last line of output, or `in_words`.
 
         Args:
             bounds: limits that the program had, for the message.
@@ -105,8 +105,7 @@ class ProgramEnd:
             case "memory":
                 return f"was ended at {self.peak_mib} MiB of memory; {bounds.memory_mib} may be used (last: {last})"
             case _:
-                how = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
-                return f"{how}: {last}"
+                return self.in_words
 
 
 class LimitedProgram:

@@ -298,8 +298,10 @@ def stop_orphans(  # noqa: PLR0913 - whose, by what, and what happens meanwhile
     def find() -> Mapping[Key, Handle]:
         """Return the running attempts; those of another task whose name only begins with `task` are left out."""
         found = executor.find(prefix, unended)
-        others = [key for key in found if task and key.startswith(f"{prefix}.") and key.rpartition(".a")[0] != prefix]
-        return {key: handle for key, handle in found.items() if key not in others}
+        others = f"{prefix}." if task else ()
+        return {
+            key: one for key, one in found.items() if not key.startswith(others) or key.rpartition(".a")[0] == prefix
+        }
 
     if not (running := find()):
         return

@@ -223,9 +223,7 @@ class LoggedSteps:
         A trainer that reports every tenth step, from 0 on, ends a run of 100 with 90; a trainer that reports each, with
         99. False if no step was reported, or part of the log went unread.
         """
-        if self.highest is None or self.is_lost:
-            return False
-        return self.highest + max(self.gap, 1) < max_steps
+        return self.highest is not None and not self.is_lost and self.highest + max(self.gap, 1) < max_steps
 
     def reaches(self, max_steps: int) -> bool:
         """Return whether the last step, or nearly (see `PROOF_SHARE`), was reported, as proof of a full run.

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from splatbatch import processes
+from splatbatch.machine.supervisors import SUPERVISOR
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.supervisor import preload
 from splatbatch.supervisor.watch import supervise
 
-SUPERVISOR = "splatbatch.supervisor"
-"""Module named in the command line of a forked supervisor."""
 CHANNEL = 0
 """Descriptor of the socket to the parent: stdin."""
 MOST_BYTES = 1 << 13

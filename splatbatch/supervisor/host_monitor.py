@@ -70,8 +70,7 @@ class HostMonitor:
         self._pids.update(processes.descendants_at_a_glance(os.getpid()))
         self._kernel.look(self._pids)
         for path in (self._folder.path, SHARED_MEMORY):
-            free = free_mib(path)
-            if free is not None:
+            if (free := free_mib(path)) is not None:
                 self._least[path] = min(free, self._least.get(path, free))
 
     def facts(self, end: Exit, *, stood_by: bool) -> ExitFacts:
@@ -221,7 +220,6 @@ def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
 
 def oom_kills() -> int:
     """Return the number of OOM kills in the control group of this process; 0 where the kernel counts none."""
-    counters = [group / "memory.events" for group in control_group.of_process()[:1]]
-    counters += [group / "memory.oom_control" for group in control_group.of_process("memory")[:1]]
-    texts = (processes.kernel_file(str(counter)) for counter in counters)
-    return sum(int(number) for text in texts for number in _OOM_KILLS.findall(text))
+    files = {"": "memory.events", "memory": "memory.oom_control"}
+    paths = (f"{one}/{name}" for controller, name in files.items() for one in control_group.of_process(controller)[:1])
+    return sum(int(number) for path in paths for number in _OOM_KILLS.findall(processes.kernel_file(path)))

@@ -110,9 +110,7 @@ class Secrets:
         `SHORTEST` bytes or more of a secret are masked.
         """
         kept, self._kept = self._kept, b""
-        if self._pattern is None:
-            return kept
-        if len(kept) >= SHORTEST:
+        if self._pattern and len(kept) >= SHORTEST:
             return next(name for form, name in self._names.items() if form.startswith(kept))
         return kept
 

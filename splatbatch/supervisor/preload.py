@@ -92,7 +92,7 @@ def spare() -> PreloadedProcess | None:
     Raises:
         OSError: no process can be forked.
     """
-    if not any(_is_loaded((sys.executable, "-m", name.removesuffix(".__main__"))) for name in list(sys.modules)):
+    if not any(name.endswith(".__main__") and hasattr(module, "run") for name, module in [*sys.modules.items()]):
         return None
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     me = os.getpid()

@@ -143,8 +143,7 @@ def _fetch_one(store: Store, folder: Path, piece: FileRef) -> str:
         start = part.stat().st_size if part.exists() and part.stat().st_size < num_bytes else 0
         try:
             with part.open("ab" if start else "wb") as file:
-                for content in store.read(blob(sha256), start) if num_bytes else ():
-                    file.write(content)
+                file.writelines(store.read(blob(sha256), start) if num_bytes else ())
         except FileNotFoundError:
             part.unlink(missing_ok=True)
             return "missing"

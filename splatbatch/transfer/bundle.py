@@ -243,17 +243,14 @@ def _setup_of(bundle: Bundle, scene: Path, output: Path) -> TaskSettings:
     for name, told in programs.items():
         told["env"] = environment = mapping(told.get("env"))
         for variable, kind in environment.items():
-            where = f"{bundle.task}: trainers.{name}.env: the variable {variable} is"
-            if variable not in os.environ:
-                raise ConfigError(
-                    f"{where} not set on this machine",
-                    "The value is not sent, since it may be a password. Set the variable, then start the worker again.",
-                )
             try:
                 environment[variable] = _KINDS.get(kind, str)(os.environ[variable])
-            except ValueError as error:
-                hint = "The YAML has a number there. Set the variable to one, then start the worker again."
-                raise ConfigError(f"{where} not a number on this machine", hint) from error
+            except (KeyError, ValueError) as error:
+                lack = "not a number" if variable in os.environ else "not set"
+                raise ConfigError(
+                    f"{bundle.task}: trainers.{name}.env: the variable {variable} is {lack} on this machine",
+                    "The value is not sent, since it may be a password. Set the variable, then start the worker again.",
+                ) from error
     places = {"scene": {"patches": scene}, "output": {"folder": output, "previews_mib": 0}}
     return TaskSettings(
         Config.model_validate({**sections, "trainers": programs, **places}), bundle.patch, None, bundle.changes

@@ -38,9 +38,7 @@ class SftpStore:
         parts = urlsplit(url)
         login = {"port": parts.port, "username": parts.username}
         self._host, self._login = parts.hostname or "", {name: value for name, value in login.items() if value}
-        self._root = PurePosixPath(
-            parts.path.removeprefix("/~/") if parts.path.startswith("/~/") else parts.path or "."
-        )
+        self._root = PurePosixPath(parts.path.removeprefix("/~/"))
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._lock = threading.Lock()
@@ -88,8 +86,8 @@ class SftpStore:
             found = self._do(self._sftp().readdir(self._at(folder)))
         except FileNotFoundError:
             return set()
-        files = (str(one.filename) for one in found if one.attrs.type == asyncssh.FILEXFER_TYPE_REGULAR)
-        return {name for name in files if name[0] != "."}
+        regular = asyncssh.FILEXFER_TYPE_REGULAR
+        return {name for one in found if one.attrs.type == regular and (name := str(one.filename))[0] != "."}
 
     def _at(self, name: str) -> str:
         return (self._root / name).as_posix()
