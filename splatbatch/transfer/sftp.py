@@ -67,8 +67,7 @@ class SftpStore:
         Args:
             name: name of the file in the store.
             content: its contents, or the path of the local file with them.
-            once: whether an existing file of that name stays. It is linked to its name or, where links are impossible,
-                copied; a reader may see a part of the copy. False is also returned if the host refuses both for
+            once: whether an existing file of that name stays. False is also returned if the host refuses the name for
                 another reason, as OpenSSH tells none.
 
         Raises:
@@ -100,7 +99,9 @@ class SftpStore:
             self._folders.add(place.parent)
         target, aside = place.as_posix(), place.with_name(f".{place.name}.{uuid.uuid4().hex}").as_posix()
         try:
-            await _fill(client, aside, "wb", content)
+            async with client.open(aside, "wb") as file:
+                for piece in pieces_of(content):
+                    await file.write(piece)
             if not once:
                 await client.posix_rename(aside, target)
                 return True
@@ -109,16 +110,12 @@ class SftpStore:
                 await client.remove(aside)
             raise
         try:
-            try:
-                await client.link(aside, target)
-            except (asyncssh.SFTPFailure, asyncssh.SFTPOpUnsupported):  # the name is taken, or there are no links here
-                await _fill(client, target, "xb", content)
+            await client.rename(aside, target)  # unlike posix_rename it replaces nothing; it needs no hard links
             return True
         except (asyncssh.SFTPFailure, asyncssh.SFTPFileAlreadyExists):  # OpenSSH gives no reason for a refusal
-            return False
-        finally:
             with contextlib.suppress(asyncssh.SFTPNoSuchFile):
                 await client.remove(aside)
+            return False
 
     def _sftp(self) -> asyncssh.SFTPClient:
         with self._lock:
@@ -158,12 +155,6 @@ class SftpStore:
                 ) from error
             self._client = None
             raise CutOffError(f"store ssh://{self._host}: {said}") from error
-
-
-async def _fill(client: asyncssh.SFTPClient, path: str, mode: str, content: Path | bytes) -> None:
-    async with client.open(path, mode) as file:
-        for piece in pieces_of(content):
-            await file.write(piece)
 
 
 async def _answer(what: Awaitable[T]) -> T:
