@@ -183,10 +183,9 @@ def ask(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
             env=clean_environment(os.environ),
             check=False,
         )
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 124, "", f"{command}: no answer within {PATIENCE_S:.0f} s")
-    except OSError as error:
-        return subprocess.CompletedProcess(command, 127, "", f"{command}: {error.strerror}")
+    except (subprocess.TimeoutExpired, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else f"no answer within {PATIENCE_S:.0f} s"
+        return subprocess.CompletedProcess(command, 127, "", f"{command}: {why}")
     said = " ".join(answer.stderr.split()) or " ".join(answer.stdout.split())
     answer.stderr = (said or f"{command} failed with exit code {answer.returncode}") if answer.returncode else ""
     return answer

@@ -137,9 +137,8 @@ class RequestedWorkers:
             ValueError: see `look`.
         """
         self.look()
-        over = [one for one in self.submissions if self._has_ended(one)]
-        slurm.cancel([one for one in over if one.record.engine == "slurm"], only_pending=True)
-        for one in over:
+        slurm.cancel([one for one in self._of("slurm") if self._has_ended(one)], only_pending=True)
+        for one in filter(self._has_ended, self.submissions):
             one.mark(one.ended)
         self.submissions = [one for one in self.submissions if not one.ended.exists()]
 

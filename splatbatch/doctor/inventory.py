@@ -9,6 +9,7 @@ import resource
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -46,10 +47,8 @@ def versions() -> Mapping[str, str]:
     """
     found = {"splatbatch": __version__, "Python": platform.python_version()}
     for name in (*PACKAGES, *checks.EXTRAS):
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 

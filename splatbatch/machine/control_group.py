@@ -29,9 +29,8 @@ def make(ticks: int) -> Path | None:
     own = next(iter(of_process()), None)
     if own is None or not os.access(own / "cgroup.procs", os.W_OK):
         return None
-    for left in own.glob(f"{PREFIX}*-*"):
-        pid, _, started = left.name.removeprefix(PREFIX).partition("-")
-        if pid.isdecimal() and str(processes.start_ticks(int(pid))) != started:
+    for left in own.glob(f"{PREFIX}[0-9]*-[0-9]*"):
+        if not processes.living(left.name.removeprefix(PREFIX).replace("-", ":")):
             with suppress(OSError):  # it holds a process
                 left.rmdir()
     group = own / f"{PREFIX}{os.getpid()}-{ticks}"

@@ -100,8 +100,8 @@ def _query() -> tuple[tuple[Gpu, ...], str]:
 
 
 def _traces() -> tuple[str, ...]:
-    devices = sorted(str(path) for path in DEVICE_FILES.glob("nvidia*") if path.name.removeprefix("nvidia").isdecimal())
-    return (*devices, *([str(DRIVER_FILES)] if DRIVER_FILES.exists() else []))
+    devices = sorted(path for path in DEVICE_FILES.glob("nvidia*") if path.name.removeprefix("nvidia").isdecimal())
+    return tuple(str(path) for path in (*devices, DRIVER_FILES) if path.exists())
 
 
 def sample(uuid: str) -> GpuSample:

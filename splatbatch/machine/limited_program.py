@@ -232,10 +232,13 @@ class Hook(LimitedProgram):
         Raises:
             OSError: the shell cannot be started.
         """
-        bounds = CallBounds(timeout_s, sys.maxsize)
-        kept: Literal["stdout", "nothing"] = "stdout" if is_heard else "nothing"
-        marked = {MARKER: HOOK_MARK}  # what it leaves running is not of an attempt
-        super().__init__([*SHELL, *argv], bounds, message, environment=marked, kept=kept)
+        super().__init__(
+            [*SHELL, *argv],
+            CallBounds(timeout_s, sys.maxsize),
+            message,
+            environment={MARKER: HOOK_MARK},  # what it leaves running is not of an attempt
+            kept="stdout" if is_heard else "nothing",
+        )
 
     def verdict(self) -> str | None:
         """Return None while the command runs, "" if it succeeded, else why it failed."""

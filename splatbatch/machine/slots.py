@@ -243,9 +243,8 @@ class SlotGate:
         False if NVML does not say.
         """
         sample = self._sample() if len(self.tenants) > 1 else GpuSample()
-        if sample.used_mib is None or sample.total_mib is None:
-            return False
-        return sample.total_mib - sample.used_mib < MARGIN_MIB / 2
+        used_mib, total_mib = sample.used_mib, sample.total_mib
+        return used_mib is not None and total_mib is not None and total_mib - used_mib < MARGIN_MIB / 2
 
     def given_up(self, now: float) -> bool:
         """Return whether the gate of the empty slot has stayed shut for longer than `cooldown.longest_s`.
@@ -435,8 +434,8 @@ def available_mib() -> int:
 
     Unknown: `sys.maxsize`.
     """
-    fields = dict(line.split(":") for line in kernel_file("/proc/meminfo").splitlines())
-    free_mib = int(fields["MemAvailable"].split()[0]) // 1024 if "MemAvailable" in fields else sys.maxsize
+    found = re.search(r"MemAvailable: *(\d+)", kernel_file("/proc/meminfo"))
+    free_mib = int(found[1]) // 1024 if found else sys.maxsize
     groups = ((group, *files) for name, files in _GROUP_FILES.items() for group in control_group.of_process(name))
     return min([free_mib, *starmap(_left_in, groups)])
 

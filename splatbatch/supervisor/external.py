@@ -170,9 +170,9 @@ class LogProgress:
         return {name: value for name, value in figures.items() if value is not None}
 
     def _write(self, **figures: object) -> None:
-        now = {"t": round(time.time(), 2), "seconds": round(self._now - self._started, 2)}
         figures = {
-            **now,
+            "t": round(time.time(), 2),
+            "seconds": round(self._now - self._started, 2),
             "phase": self._phase,
             "step": self._step,
             "max_steps": self.max_steps,

@@ -160,11 +160,9 @@ def list_store(store: Store) -> dict[str, Any]:
         CutOffError: the store does not answer.
     """
     bundles, claims, closed, results, workers = at_once(store.names, (BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS))
-    generations: dict[str, int] = {}
-    for name in claims:
-        bundle, _dot, number = name.partition(".")
-        if number.isdecimal():
-            generations[bundle] = max(generations.get(bundle, 0), int(number))
+    parted = (name.partition(".") for name in claims)
+    numbered = sorted((int(number), bundle) for bundle, _, number in parted if number.isdecimal())
+    generations = {bundle: number for number, bundle in numbered}  # the newest comes last
     brought: dict[str, dict[str, str]] = {}
     for name in sorted(results):
         if name.count(".") == 3 and f"{name}{REFUSED}" not in results:

@@ -43,12 +43,11 @@ def scheme_of(url: str) -> str:
 
 
 def open_store(url: str) -> Store:
-    """Return the store of a URL, without connecting to the store.
+    """Return the store of a URL, as `absolute_url` gives it, without connecting to the store.
 
     Raises:
         ConfigError: the URL is not valid; see `scheme_of`.
         TrainerError: a library for this scheme is not installed.
-        RuntimeError: the folder begins with ~, and that home folder is unknown.
     """
     scheme = scheme_of(url)
     try:
@@ -64,7 +63,7 @@ def open_store(url: str) -> Store:
     except ImportError as error:
         message = f"stores at {scheme}:// need the Python package {error.name}, which is not installed"
         raise TrainerError(message, "Install it: pip install 'splatbatch[stores]'") from error
-    return FolderStore(Path(url.removeprefix("file://")).expanduser())
+    return FolderStore(Path(url))
 
 
 def absolute_url(url: str, base: Path) -> str:
