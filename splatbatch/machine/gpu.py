@@ -136,7 +136,7 @@ def serves_many(uuid: str) -> bool:
     gpus()
     handle = _optional(nvml.nvmlDeviceGetHandleByUUID, uuid)
     mode = _optional(nvml.nvmlDeviceGetComputeMode, handle) if handle is not None else None
-    return mode is not None and int(mode) == int(nvml.NVML_COMPUTEMODE_DEFAULT)
+    return bool(mode == nvml.NVML_COMPUTEMODE_DEFAULT)
 
 
 def bus(uuid: str) -> str:

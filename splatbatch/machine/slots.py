@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import starmap, takewhile
+from itertools import takewhile
 from pathlib import Path
 
 from splatbatch.config import Cooldown
@@ -436,8 +436,10 @@ def available_mib() -> int:
     """
     found = re.search(r"MemAvailable: *(\d+)", kernel_file("/proc/meminfo"))
     free_mib = int(found[1]) // 1024 if found else sys.maxsize
-    groups = ((group, *files) for name, files in _GROUP_FILES.items() for group in control_group.of_process(name))
-    return min([free_mib, *starmap(_left_in, groups)])
+    for name, files in _GROUP_FILES.items():
+        for group in control_group.of_process(name):
+            free_mib = min(free_mib, _left_in(group, *files))
+    return free_mib
 
 
 def _left_in(group: Path, limit: str, used: str, prefix: str) -> int:

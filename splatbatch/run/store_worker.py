@@ -215,8 +215,8 @@ class StoreWorker:
                     return
 
     def _stop(self) -> str:
-        is_up = time.monotonic() > self._end - MARGIN_S
-        return self.interruption.reason() or ("the time of this worker is up" if is_up else "")
+        over = "the time of this worker is up" if time.monotonic() > self._end - MARGIN_S else ""
+        return self.interruption.reason() or over
 
     def _stop_of_bundle(self) -> str:
         return self._stop() or ("the task was closed in the store" if self._closed == self.sign.bundle != "" else "")

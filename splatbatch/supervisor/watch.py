@@ -241,9 +241,9 @@ class _Watch:
 
     def _end_if_due(self) -> None:
         now = time.monotonic()
-        if self.ending is None:
+        if not self.ending:
             self.ending = self._reason_to_end(now)
-            if self.ending is not None:
+            if self.ending:
                 self.kill_at = now + self.limits.grace_s
                 processes.send_group(signal.SIGTERM, self.process.pid)
         elif now >= self.kill_at:

@@ -155,10 +155,10 @@ def _files_of(task: Task, depends_on: Fingerprint) -> Iterator[tuple[str, str]]:
 
 def _settings_of(task: Task) -> dict[str, Any]:
     """Return the settings of a task that travel, before changes: sections of the YAML, and its external trainer."""
-    config, setup = task.next_settings.config, task.next_settings
-    recipe = config.recipe(setup.patch, {}, setup.variant)
+    setup = task.next_settings
+    recipe = setup.config.recipe(setup.patch, {}, setup.variant)
     found = {
-        name: getattr(recipe if name in RECIPE_SECTIONS else config, name).model_dump(mode="json")
+        name: getattr(recipe if name in RECIPE_SECTIONS else setup.config, name).model_dump(mode="json")
         for name in TRAVELLING
     }
     if place := found["evaluation"].get("holdout_list"):

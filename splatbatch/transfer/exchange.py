@@ -160,9 +160,9 @@ def list_store(store: Store) -> dict[str, Any]:
         CutOffError: the store does not answer.
     """
     bundles, claims, closed, results, workers = at_once(store.names, (BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS))
-    parted = (name.partition(".") for name in claims)
-    numbered = sorted((int(number), bundle) for bundle, _, number in parted if number.isdecimal())
-    generations = {bundle: number for number, bundle in numbered}  # the newest comes last
+    numbered = (name.partition(".") for name in claims)
+    numbers = sorted((int(number), bundle) for bundle, _dot, number in numbered if number.isdecimal())
+    generations = {bundle: number for number, bundle in numbers}  # the newest comes last
     brought: dict[str, dict[str, str]] = {}
     for name in sorted(results):
         if name.count(".") == 3 and f"{name}{REFUSED}" not in results:
