@@ -104,11 +104,8 @@ class GraphedStep:
         return has_changed
 
     def begin_tail(self, means_decay: float, others_decay: float) -> None:
-        """End the strategy's work (`Strategy.end`), and set the factors per step on the learning rates, for the tail.
-
-        `means_decay` is for the learning rate of the means, `others_decay` for all others.
-        """
-        self._step.strategy.end()
+        """Begin the tail, in which nothing is refined; `means_decay` and `others_decay` are as in `Step`."""
+        self._step.is_tail = True
         self._step.means_decay, self._step.others_decay = means_decay, others_decay
         self._forget()
 

@@ -71,6 +71,8 @@ class Step:
     """Factor per step on the learning rate of the means; None: that which reaches a hundredth at `plan.max_steps`."""
     others_decay: float = 1.0
     """Factor per step on the other learning rates; 1 before the tail, the last steps of a run, in which they fall."""
+    is_tail: bool = False
+    """Whether the tail has begun, in which nothing is added, moved, removed or reset any more."""
 
     def __call__(self, photo: PosedImage, sh_degree: int, *, is_watched: bool = False) -> StepResult:
         """Take one step on a photograph with harmonics up to `sh_degree`; return the loss and the gradient norms.
@@ -122,12 +124,13 @@ class Step:
     def refine(self, step: int) -> bool:
         """Densify and prune if the schedule has this step, counted from 0; every `refine_every` steps, clamp scales.
 
-        Returns whether CUDA graphs of the step are invalid, since the Gaussians or the strategy have changed.
+        In the tail only scales are clamped. Returns whether CUDA graphs of the step are invalid, since the Gaussians or
+        the strategy have changed.
 
         Raises:
             TrainerError: there are no kernels for the GPU.
         """
-        has_changed = self.strategy.refine(step)
+        has_changed = not self.is_tail and self.strategy.refine(step)
         if step % self.plan.refine_every == 0:
             self.border.clamp_scales(self.gaussians)
         return has_changed

@@ -105,9 +105,6 @@ class Default(Strategy):
         """Return whether refinement and pruning by importance have ended at this step."""
         return step >= max(self.plan.refine_stop, self.plan.prune_at)
 
-    def end(self) -> None:
-        """Do nothing: refinement ends by the schedule, also in a tail; early stopping begins a tail only after that."""
-
     def limit(self, most: int) -> None:
         """Set the number of Gaussians up to which they are split and duplicated; Gaussians above are kept."""
         self._rule.cap_max = most

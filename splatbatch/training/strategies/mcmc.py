@@ -32,7 +32,6 @@ class Mcmc(Strategy):
         use_our_relocation()
         training = self.recipe.training
         self._rule = MCMCStrategy(cap_max=training.cap(), min_opacity=self.recipe.refinement.prune_opa)
-        self._has_ended = False
         self._binoms = self._rule.initialize_state()["binoms"].to(self.gaussians["means"].device)
 
     def regularise(self, loss: Tensor) -> Tensor:
@@ -55,7 +54,7 @@ class Mcmc(Strategy):
         Returns whether that was done, so that recorded steps (CUDA graphs) are invalid.
         """
         plan = self.plan
-        if self._has_ended or not plan.refine_start < step < plan.refine_stop or step % plan.refine_every:
+        if not plan.refine_start < step < plan.refine_stop or step % plan.refine_every:
             return False
         self._relocate()
         self._rule._add_new_gs(self.gaussians, self.optimizers, self._binoms)
@@ -75,10 +74,6 @@ class Mcmc(Strategy):
     def has_grown(self, step: int) -> bool:
         """Return whether refinement has ended at this step, or the cap is reached, so that no Gaussians are added."""
         return step >= self.plan.refine_stop or len(self.gaussians["means"]) >= self.recipe.training.cap()
-
-    def end(self) -> None:
-        """Stop relocating and adding Gaussians for the rest of the run; noise is still added in each step."""
-        self._has_ended = True
 
     def limit(self, most: int) -> None:
         """Set the number of Gaussians up to which new Gaussians are added; a larger number is not reduced."""

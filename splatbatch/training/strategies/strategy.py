@@ -68,10 +68,6 @@ class Strategy:
         """Return whether growth has ended at this step, so that early stopping may end the run without a loss."""
         raise NotImplementedError
 
-    def end(self) -> None:
-        """Stop densifying and relocating for the rest of the run: the tail, in which learning rates fall."""
-        raise NotImplementedError
-
     def limit(self, most: int) -> None:
         """Set the number of Gaussians up to which the strategy adds new ones; a larger number is not reduced."""
         raise NotImplementedError
