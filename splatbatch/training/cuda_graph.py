@@ -103,10 +103,9 @@ class GraphedStep:
             self._forget()
         return has_changed
 
-    def begin_tail(self, means_decay: float, others_decay: float) -> None:
-        """Begin the tail, in which nothing is refined; `means_decay` and `others_decay` are as in `Step`."""
-        self._step.is_tail = True
-        self._step.means_decay, self._step.others_decay = means_decay, others_decay
+    def begin_tail(self, decays: tuple[float, float]) -> None:
+        """Begin the tail, in which nothing is refined and all learning rates fall; `decays` are as in `Step`."""
+        self._step.is_tail, self._step.decays = True, decays
         self._forget()
 
     def _forget(self) -> None:

@@ -52,10 +52,10 @@ def train(  # noqa: PLR0915 - it reads top to bottom
     state = RunState(gaussians, optimizers, strategy, evaluator, transients)
     step = start = checkpoints.resume(state)
     capacity = TileCapacity(gaussians, views.training, options, views.border)
-    graphed = GraphedStep(Step(gaussians, optimizers, strategy, recipe, plan, capacity, views.border))
+    graphed = GraphedStep(Step(gaussians, optimizers, strategy, recipe, plan, capacity, early.decays(), views.border))
     if early.tail_from is not None:
         early.begin_tail(early.tail_from, start)
-        graphed.begin_tail(*early.tail_decays())
+        graphed.begin_tail(early.decays())
     chosen = islice(shuffled(views.training, training.seed), start, None)
     photos = prefetch(Pyramid(sizes).over(chosen, start), gaussians["means"].device)
 
@@ -78,7 +78,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
         is_plateau = is_grown and early.is_due(step) and early.check(step, gaussians, capacity.entries)
         if is_plateau or early.is_tail_due(step):
             early.begin_tail(step, step)
-            graphed.begin_tail(*early.tail_decays())
+            graphed.begin_tail(early.decays())
         evaluator.step_done(gaussians, step)
         checkpoints.step_done(step, state)
 

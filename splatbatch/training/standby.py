@@ -23,7 +23,7 @@ from splatbatch.output.records.attempt import Go
 from splatbatch.training.border import NONE
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.gaussians import Parameters, as_parameters, select
-from splatbatch.training.optim import make_optimizers
+from splatbatch.training.optim import LAST_RATE, make_optimizers
 from splatbatch.training.photos.dataset import TrainingImages
 from splatbatch.training.photos.posed_image import shrink
 from splatbatch.training.progress import ProgressRecorder
@@ -95,7 +95,7 @@ def _train_a_little(gaussians: Parameters, scene: TrainingImages, recipe: Recipe
     optimizers = make_optimizers(gaussians, recipe, plan, scene.frame.scene_scale)
     strategy = STRATEGIES[recipe.training.strategy](gaussians, optimizers, recipe, plan, scene.frame.scene_scale)
     capacity = TileCapacity(gaussians, scene.training, RasterOptions.of(recipe))
-    step = Step(gaussians, optimizers, strategy, recipe, plan, capacity)
+    step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, (LAST_RATE, LAST_RATE))
     graphed = GraphedStep(step)
     loss, rendering = step.derive(photo, 0)
     float(loss.detach())

@@ -19,7 +19,7 @@ from splatbatch.training import cuda
 from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
-from splatbatch.training.optim import LAST_RATE, Optimizers, decay, move
+from splatbatch.training.optim import Optimizers, decay, move
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import longest_lists, rasterize
 from splatbatch.training.rendering.view import RasterOptions, Rendering
@@ -65,12 +65,10 @@ class Step:
     plan: Schedule
     capacity: TileCapacity
     """Capacity of the tile lists, which each step counts its lists into."""
+    decays: tuple[float, float]
+    """Factors per step on the learning rate of the means, and on the others: 1 before the tail, the last steps."""
     border: PatchBorder = NONE
     """Border of the patch, whose backdrop is rendered behind; by default neither."""
-    means_decay: float | None = None
-    """Factor per step on the learning rate of the means; None: that which reaches a hundredth at `plan.max_steps`."""
-    others_decay: float = 1.0
-    """Factor per step on the other learning rates; 1 before the tail, the last steps of a run, in which they fall."""
     is_tail: bool = False
     """Whether the tail has begun, in which nothing is added, moved, removed or reset any more."""
 
@@ -117,8 +115,7 @@ class Step:
         that this package's kernels have computed; None where torch's Adam is used.
         """
         squares = move(self.optimizers, rendering.info["radii"][0], self.strategy.regulariser_weights)
-        factor = LAST_RATE ** (1 / self.plan.max_steps) if self.means_decay is None else self.means_decay
-        self.strategy.step_post_backward(rendering, decay(self.optimizers, factor, self.others_decay))
+        self.strategy.step_post_backward(rendering, decay(self.optimizers, *self.decays))
         return squares
 
     def refine(self, step: int) -> bool:

@@ -47,7 +47,7 @@ def a_step(strategy: str, **training: object) -> tuple[Step, tuple[PosedImage, .
     views = PruningViews(photos, RasterOptions.of(recipe), border)
     rule = STRATEGIES[strategy](own, optimizers, recipe, plan, 1.0, border, views)
     capacity = TileCapacity(own, photos, RasterOptions.of(recipe), border)
-    return Step(own, optimizers, rule, recipe, plan, capacity, border), photos
+    return Step(own, optimizers, rule, recipe, plan, capacity, (0.01 ** (1 / plan.max_steps), 1.0), border), photos
 
 
 def test_own_and_backdrop_make_the_picture_that_all_of_them_make() -> None:

@@ -59,8 +59,9 @@ def test_nothing_is_refined_pruned_or_reset_in_the_tail(strategy: str, monkeypat
     for tensor in rule.state().values():
         if isinstance(tensor, torch.Tensor):
             tensor.fill_(1.0)
-    step = GraphedStep(Step(gaussians, optimizers, rule, recipe, plan, TileCapacity(gaussians, (), options)))
-    step.begin_tail(0.9, 0.9)
+    capacity = TileCapacity(gaussians, (), options)
+    step = GraphedStep(Step(gaussians, optimizers, rule, recipe, plan, capacity, (0.9, 1.0)))
+    step.begin_tail((0.9, 0.9))
     assert not any(step.refine(done) for done in range(2880, 3000))
     assert len(gaussians["means"]) == 1
     assert float(gaussians["opacities"].detach()) == 2.0

@@ -124,13 +124,19 @@ class EarlyStopping:
         """Return after how many steps the run ends: `max_steps`, or the end of the tail once the tail has begun."""
         return self.rule.max_steps if self.tail_from is None else self.tail_from + self.rule.tail
 
-    def tail_decays(self) -> tuple[float, float]:
-        """Return the factors per step of the tail on the learning rate of the means, which falls before, and on others.
+    @property
+    def ended_at(self) -> int | None:
+        """Return after how many steps the run ends early; None: it makes all planned steps."""
+        return self.last_step if self.last_step < self.rule.max_steps else None
+
+    def decays(self) -> tuple[float, float]:
+        """Return the factors per step on the learning rate of the means, and on others, which fall in the tail alone.
 
         Every rate reaches `LAST_RATE` (a hundredth) of its first value at the last step.
         """
-        share_left = 1 - (self.tail_from or 0) / self.rule.max_steps
-        return float(LAST_RATE ** (share_left / self.rule.tail)), float(LAST_RATE ** (1 / self.rule.tail))
+        begin = self.tail_from or 0
+        means = LAST_RATE ** ((1 - begin / self.rule.max_steps) / (self.last_step - begin))
+        return float(means), 1.0 if self.tail_from is None else float(LAST_RATE ** (1 / self.rule.tail))
 
     def is_tail_due(self, done: int) -> bool:
         """Return whether the tail must begin after `done` steps, to end with the last planned step; False in a tail."""
@@ -160,8 +166,8 @@ class EarlyStopping:
         `done` is the number of steps done; more than `tail_from` where a run is resumed in its tail.
         """
         self.tail_from, self._seen_from = tail_from, (done, time.monotonic())
-        if self.last_step < self.rule.max_steps:
-            self._progress.end_at(self.last_step)
+        if self.ended_at:
+            self._progress.end_at(self.ended_at)
 
     def close(self) -> None:
         """Stop the clock of the tail, at the end of the run; the time per step gives the seconds saved."""
@@ -191,7 +197,7 @@ class EarlyStopping:
         return {
             "max_steps": self.rule.max_steps,
             "tail_from": self.tail_from,
-            "ended_at": self.last_step if self.last_step < self.rule.max_steps else None,
+            "ended_at": self.ended_at,
             "saved_s": round(pace_s * (self.rule.max_steps - self.last_step), 1),
             "pixels": "covered" if self.chosen_by.is_covered else "all",
             "chosen_by": self.chosen_by.names,
