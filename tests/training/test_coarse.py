@@ -92,8 +92,8 @@ def test_unless_told_otherwise_it_is_for_default_alone(strategy: str, *, shrinks
     assert bool(stages(content_of(photos, settings), schedule(settings).full_size_at)) is shrinks
 
 
-def test_too_small_photographs_are_not_shrunk() -> None:
-    assert contents([photo(100, 256, 1.0)]) == {}
+def test_too_small_photographs_are_not_shrunk_and_none_are_no_fault() -> None:
+    assert contents([photo(100, 256, 1.0)]) == contents([]) == {}
 
 
 @pytest.mark.parametrize("factor", [2, 3, 8])

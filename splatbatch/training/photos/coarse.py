@@ -76,7 +76,7 @@ def plan_sizes(views: TrainingImages, recipe: Recipe, plan: Schedule, first: int
     `views` do not have it.
 
     Raises:
-        ValueError: `cap_max` of the recipe is a multiple of the sparse points; or there is no photograph.
+        ValueError: `cap_max` of the recipe is a multiple of the sparse points.
     """
     content = content_of(views.training, recipe) if views.content is None else views.content
     return CoarseToFine(stages(content, plan.full_size_at), first, recipe.training.cap(), plan.max_steps)
@@ -85,7 +85,7 @@ def plan_sizes(views: TrainingImages, recipe: Recipe, plan: Schedule, first: int
 def content_of(photos: Sequence[PosedImage], recipe: Recipe) -> dict[int, float]:
     """Return the share of the frequency content, 0 to 1, that photographs keep at each shrink factor (see `contents`).
 
-    Empty where the recipe has no coarse-to-fine; else there must be at least one photograph.
+    Empty where the recipe has no coarse-to-fine.
     """
     return contents(photos) if recipe.training.resolved().coarse_to_fine else {}
 
@@ -103,16 +103,13 @@ def contents(photos: Sequence[PosedImage]) -> dict[int, float]:
     """Return the share of the spectrum's amplitudes, 0 to 1, that remains at each shrink factor of `FACTORS`.
 
     Shares are means over at most `MOST_PHOTOS` photographs, evenly taken. Factors at which the shorter side of any
-    photograph is less than `SMALLEST_PX` (64 px) are left out; empty if all are.
-
-    Raises:
-        ValueError: there are no photographs.
+    photograph is less than `SMALLEST_PX` (64 px) are left out; empty if all are, and without photographs.
     """
-    sample = photos[:: -(-len(photos) // MOST_PHOTOS)]
     smallest = min((min(photo.view.width, photo.view.height) for photo in photos), default=0)
     factors = [factor for factor in FACTORS if smallest // factor >= SMALLEST_PX]
     if not factors:
         return {}
+    sample = photos[:: -(-len(photos) // MOST_PHOTOS)]
     with ThreadPoolExecutor(min(len(sample), os.cpu_count() or 1)) as pool:
         shares = torch.stack(list(pool.map(lambda photo: _shares(photo.target(), factors), sample))).mean(dim=0)
     return dict(zip(factors, shares.tolist(), strict=True))
