@@ -22,8 +22,6 @@ from splatbatch.config import Recipe
 from splatbatch.files import write_whole
 from splatbatch.splats.health import HealthFinding
 from splatbatch.training.evaluation.evaluate import Evaluator
-from splatbatch.training.gaussians import Parameters
-from splatbatch.training.optim import Optimizers
 from splatbatch.training.photos.dataset import TrainingImages
 from splatbatch.training.photos.transient_mask import TransientMask
 from splatbatch.training.progress import ProgressRecorder
@@ -42,9 +40,8 @@ class RunState:
     The order of the photographs is not part of the state: it follows from the seed and the step.
     """
 
-    gaussians: Parameters
-    optimizers: Optimizers
     strategy: Strategy
+    """Strategy of the run, with the Gaussians and their optimizers."""
     evaluator: Evaluator
     movers: TransientMask
     """Masks of what moves between photographs, as people and cars."""
@@ -54,15 +51,15 @@ class RunState:
 
         A checkpoint resumes only a run with the same string.
         """
-        means = self.optimizers["means"]
-        return f"{self.gaussians['means'].device.type} {type(means).__module__}.{type(means).__qualname__}"
+        adam = type(self.strategy.optimizers["means"])
+        return f"{self.strategy.gaussians['means'].device.type} {adam.__module__}.{adam.__qualname__}"
 
     def to_record(self) -> dict[str, Any]:
         """Return the state as tensors, not copied, and plain values, by name; on a CPU "random_cuda" is None."""
-        device = self.gaussians["means"].device
+        gaussians, device = self.strategy.gaussians, self.strategy.gaussians["means"].device
         return {
-            "gaussians": {name: value.detach() for name, value in self.gaussians.items()},
-            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
+            "gaussians": {name: value.detach() for name, value in gaussians.items()},
+            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.strategy.optimizers.items()},
             "strategy": self.strategy.state(),
             "movers": self.movers.state(),
             "evaluations": json.dumps(self.evaluator.evaluations),
@@ -80,11 +77,11 @@ class RunState:
         Raises:
             KeyError: the record lacks an entry.
         """
-        device = self.gaussians["means"].device
+        gaussians, device = self.strategy.gaussians, self.strategy.gaussians["means"].device
         for name, value in record["gaussians"].items():
-            self.gaussians[name] = Parameter(value.to(device))
-            optimizer = self.optimizers[name]
-            optimizer.param_groups[0]["params"] = [self.gaussians[name]]
+            gaussians[name] = Parameter(value.to(device))
+            optimizer = self.strategy.optimizers[name]
+            optimizer.param_groups[0]["params"] = [gaussians[name]]
             optimizer.load_state_dict(record["optimizers"][name])
             for group in optimizer.param_groups:
                 group.update(_moved(group, device))  # learning rates may be tensors

@@ -49,10 +49,10 @@ def train(  # noqa: PLR0915 - it reads top to bottom
     sizes = plan_sizes(views, recipe, plan, len(gaussians["means"]))
     transients = TransientMask(views.training, options, plan.max_steps, views.border)
 
-    state = RunState(gaussians, optimizers, strategy, evaluator, transients)
+    state = RunState(strategy, evaluator, transients)
     step = start = checkpoints.resume(state)
     capacity = TileCapacity(gaussians, views.training, options, views.border)
-    graphed = GraphedStep(Step(gaussians, optimizers, strategy, recipe, plan, capacity, early.decays(), views.border))
+    graphed = GraphedStep(Step(strategy, capacity, early.decays()))
     if early.tail_from is not None:
         early.begin_tail(early.tail_from, start)
         graphed.begin_tail(early.decays())

@@ -95,7 +95,7 @@ def _train_a_little(gaussians: Parameters, scene: TrainingImages, recipe: Recipe
     optimizers = make_optimizers(gaussians, recipe, plan, scene.frame.scene_scale)
     strategy = STRATEGIES[recipe.training.strategy](gaussians, optimizers, recipe, plan, scene.frame.scene_scale)
     capacity = TileCapacity(gaussians, scene.training, RasterOptions.of(recipe))
-    step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, (LAST_RATE, LAST_RATE))
+    step = Step(strategy, capacity, (LAST_RATE, LAST_RATE))
     graphed = GraphedStep(step)
     loss, rendering = step.derive(photo, 0)
     float(loss.detach())

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from splatbatch.config import Recipe
-from splatbatch.config.schedule import Schedule
 from splatbatch.text import plural
 from splatbatch.training import cuda
 from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
-from splatbatch.training.optim import Optimizers, decay, move
+from splatbatch.training.optim import decay, move
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import longest_lists, rasterize
 from splatbatch.training.rendering.view import RasterOptions, Rendering
@@ -58,17 +56,12 @@ class Step:
     With this package's kernels a step does not wait for the GPU.
     """
 
-    gaussians: Parameters
-    optimizers: Optimizers
     strategy: Strategy
-    recipe: Recipe
-    plan: Schedule
+    """Strategy of the run, with the Gaussians, their optimizers, the recipe, and the border of the patch."""
     capacity: TileCapacity
     """Capacity of the tile lists, which each step counts its lists into."""
     decays: tuple[float, float]
     """Factors per step on the learning rate of the means, and on the others: 1 before the tail, the last steps."""
-    border: PatchBorder = NONE
-    """Border of the patch, whose backdrop is rendered behind; by default neither."""
     is_tail: bool = False
     """Whether the tail has begun, in which nothing is added, moved, removed or reset any more."""
 
@@ -81,9 +74,8 @@ class Step:
             TrainerError: there are no kernels for the GPU.
         """
         loss, rendering = self.derive(photo, sh_degree)
-        gradients = {
-            name: value.grad for name, value in self.gaussians.items() if is_watched and value.grad is not None
-        }
+        gaussians = self.strategy.gaussians.items() if is_watched else ()
+        gradients = {name: value.grad for name, value in gaussians if value.grad is not None}
         squares = self.update(rendering)
         if squares is not None:  # computed by the kernel of Adam at no cost
             return StepResult(loss.detach(), squares.norms)
@@ -98,13 +90,14 @@ class Step:
         Raises:
             TrainerError: there are no kernels for the GPU.
         """
-        options = RasterOptions.of(self.recipe, sh_degree)
-        rendering = rasterize(self.border.with_backdrop(self.gaussians), photo.view, options, self.capacity.entries)
+        strategy, options = self.strategy, RasterOptions.of(self.strategy.recipe, sh_degree)
+        drawn = strategy.border.with_backdrop(strategy.gaussians)
+        rendering = rasterize(drawn, photo.view, options, self.capacity.entries)
         self.capacity.record(rendering)
-        self.strategy.step_pre_backward(rendering)
+        strategy.step_pre_backward(rendering)
         loss = self._loss(rendering.colors, photo)
-        if not cuda.serves(loss, self.recipe.training):  # our kernel of Adam adds the gradients of the regularisers
-            loss = self.strategy.regularise(loss)
+        if not cuda.serves(loss, strategy.recipe.training):  # our kernel of Adam adds the gradients of the regularisers
+            loss = strategy.regularise(loss)
         torch.autograd.backward(loss)
         return loss, rendering
 
@@ -114,8 +107,9 @@ class Step:
         Then the learning rates decay, and the strategy's `step_post_backward` is called. Returns the gradient norms
         that this package's kernels have computed; None where torch's Adam is used.
         """
-        squares = move(self.optimizers, rendering.info["radii"][0], self.strategy.regulariser_weights)
-        self.strategy.step_post_backward(rendering, decay(self.optimizers, *self.decays))
+        optimizers = self.strategy.optimizers
+        squares = move(optimizers, rendering.info["radii"][0], self.strategy.regulariser_weights)
+        self.strategy.step_post_backward(rendering, decay(optimizers, *self.decays))
         return squares
 
     def refine(self, step: int) -> bool:
@@ -127,14 +121,15 @@ class Step:
         Raises:
             TrainerError: there are no kernels for the GPU.
         """
-        has_changed = not self.is_tail and self.strategy.refine(step)
-        if step % self.plan.refine_every == 0:
-            self.border.clamp_scales(self.gaussians)
+        strategy = self.strategy
+        has_changed = not self.is_tail and strategy.refine(step)
+        if step % strategy.plan.refine_every == 0:
+            strategy.border.clamp_scales(strategy.gaussians)
         return has_changed
 
     def _loss(self, colors: Tensor, photo: PosedImage) -> Tensor:
         """Return the loss of a rendering against its photograph, with its colour correction divided out."""
-        training = self.recipe.training
+        training = self.strategy.recipe.training
         if not cuda.serves(colors, training):
             return photometric_loss(*masked(*photo.to_compare(colors), photo.valid()), training.ssim_lambda)
         from splatbatch.training.cuda.loss import normalise

@@ -47,7 +47,7 @@ def a_step(strategy: str, **training: object) -> tuple[Step, tuple[PosedImage, .
     views = PruningViews(photos, RasterOptions.of(recipe), border)
     rule = STRATEGIES[strategy](own, optimizers, recipe, plan, 1.0, border, views)
     capacity = TileCapacity(own, photos, RasterOptions.of(recipe), border)
-    return Step(own, optimizers, rule, recipe, plan, capacity, (0.01 ** (1 / plan.max_steps), 1.0), border), photos
+    return Step(rule, capacity, (0.01 ** (1 / plan.max_steps), 1.0)), photos
 
 
 def test_own_and_backdrop_make_the_picture_that_all_of_them_make() -> None:
@@ -73,12 +73,12 @@ def test_recorded_steps_before_a_backdrop_learn_what_plain_steps_learn(strategy:
     for is_recorded in (False, True):
         torch.manual_seed(0)
         step, photos = a_step(strategy)
-        frozen = {name: value.clone() for name, value in step.border.backdrop.items()}
+        frozen = {name: value.clone() for name, value in step.strategy.border.backdrop.items()}
         step(photos[0], 3)
         run = GraphedStep(step) if is_recorded else step
         for index in range(60):
             run(photos[index % len(photos)], 3)
-        assert all(torch.equal(value, frozen[name]) for name, value in step.border.backdrop.items())
+        assert all(torch.equal(value, frozen[name]) for name, value in step.strategy.border.backdrop.items())
         results.append(float(step.derive(photos[0], 3)[0]))
     assert results[1] == pytest.approx(results[0], rel=0.01)
 
@@ -99,30 +99,30 @@ def test_refining_between_steps_keeps_to_the_reach_and_new_recordings_work(
 ) -> None:
     step, photos = a_step(strategy, **more)
     graphed = GraphedStep(step)
-    due = [n for n in range(step.plan.refine_start + 1, 7000) if n % step.plan.refine_every == 0][:3]
+    due = [n for n in range(step.strategy.plan.refine_start + 1, 7000) if n % step.strategy.plan.refine_every == 0][:3]
     for refining in due:
         for photo in photos:
             graphed(photo, 3)
         assert graphed.refine(refining)
-        outside = step.border.out_of_bounds(step.gaussians)
+        outside = step.strategy.border.out_of_bounds(step.strategy.gaussians)
         assert outside is not None
         # `default` splits after it has removed what strayed: a child may lie across the border until the next time
         assert float(outside.float().mean()) <= (0.02 if strategy == "default" else 0.0)
-    largest = step.border.bounds.largest_scales(step.gaussians["means"])  # type: ignore[union-attr]
-    assert (step.gaussians["scales"].exp().amax(dim=1) <= 1.001 * largest).all()
-    assert all(torch.isfinite(value).all() for value in step.gaussians.values())
+    largest = step.strategy.border.bounds.largest_scales(step.strategy.gaussians["means"])  # type: ignore[union-attr]
+    assert (step.strategy.gaussians["scales"].exp().amax(dim=1) <= 1.001 * largest).all()
+    assert all(torch.isfinite(value).all() for value in step.strategy.gaussians.values())
 
 
 @pytest.mark.parametrize("more", [{}, {"kernels": "gsplat"}])
 def test_pruning_before_a_backdrop_removes_own_gaussians_alone_and_steps_go_on(more: dict[str, object]) -> None:
     step, photos = a_step("default", **more)
-    frozen = {name: value.clone() for name, value in step.border.backdrop.items()}
-    graphed, before = GraphedStep(step), len(step.gaussians["means"])
-    for refining in (None, step.plan.refine_stop):
+    frozen = {name: value.clone() for name, value in step.strategy.border.backdrop.items()}
+    graphed, before = GraphedStep(step), len(step.strategy.gaussians["means"])
+    for refining in (None, step.strategy.plan.refine_stop):
         if refining is not None:
             assert graphed.refine(refining)
         for photo in photos * 3:
             graphed(photo, 3)
-    assert 0 < len(step.gaussians["means"]) < before
-    assert all(torch.equal(value, frozen[name]) for name, value in step.border.backdrop.items())
-    assert all(torch.isfinite(value).all() for value in step.gaussians.values())
+    assert 0 < len(step.strategy.gaussians["means"]) < before
+    assert all(torch.equal(value, frozen[name]) for name, value in step.strategy.border.backdrop.items())
+    assert all(torch.isfinite(value).all() for value in step.strategy.gaussians.values())

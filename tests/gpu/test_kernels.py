@@ -108,7 +108,7 @@ def a_step(
     optimizers = make_optimizers(gaussians, recipe, plan, 1.0)
     rule = STRATEGIES[strategy](gaussians, optimizers, recipe, plan, 1.0)
     capacity = TileCapacity(gaussians, photos, RasterOptions.of(recipe))
-    return Step(gaussians, optimizers, rule, recipe, plan, capacity, (0.01 ** (1 / plan.max_steps), 1.0)), photos
+    return Step(rule, capacity, (0.01 ** (1 / plan.max_steps), 1.0)), photos
 
 
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
@@ -170,7 +170,7 @@ def an_unchanging_run(num_coefficients: int | None) -> tuple[GraphedStep, tuple[
     optimizers = make_optimizers(gaussians, recipe, plan, 1.0)
     rule = STRATEGIES["default"](gaussians, optimizers, recipe, plan, 1.0)
     capacity = TileCapacity(gaussians, photos, RasterOptions.of(recipe))
-    step = Step(gaussians, optimizers, rule, recipe, plan, capacity, (0.01 ** (1 / plan.max_steps), 1.0))
+    step = Step(rule, capacity, (0.01 ** (1 / plan.max_steps), 1.0))
     step(photos[0], 3)
     return GraphedStep(step), photos
 

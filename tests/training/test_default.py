@@ -60,7 +60,7 @@ def test_nothing_is_refined_pruned_or_reset_in_the_tail(strategy: str, monkeypat
         if isinstance(tensor, torch.Tensor):
             tensor.fill_(1.0)
     capacity = TileCapacity(gaussians, (), options)
-    step = GraphedStep(Step(gaussians, optimizers, rule, recipe, plan, capacity, (0.9, 1.0)))
+    step = GraphedStep(Step(rule, capacity, (0.9, 1.0)))
     step.begin_tail((0.9, 0.9))
     assert not any(step.refine(done) for done in range(2880, 3000))
     assert len(gaussians["means"]) == 1

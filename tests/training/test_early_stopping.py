@@ -142,7 +142,7 @@ def test_recorded_steps_follow_the_tail(patch: Patch, monkeypatch: pytest.Monkey
 
 
 def rates_of(step: Step) -> dict[str, float]:
-    return {name: float(one.param_groups[0]["lr"]) for name, one in step.optimizers.items()}
+    return {name: float(one.param_groups[0]["lr"]) for name, one in step.strategy.optimizers.items()}
 
 
 def on_a_cleared_gpu(patch: Patch, settings: Recipe, name: str) -> Splat:
