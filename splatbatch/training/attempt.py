@@ -46,7 +46,7 @@ from splatbatch.training.photos.dataset import (
     why_not_covered,
     with_covered,
 )
-from splatbatch.training.progress import ProgressRecorder, open_tensorboard
+from splatbatch.training.progress import ProgressRecorder
 from splatbatch.training.standby import rehearse, wait_for_go
 from splatbatch.training.stop_request import StopRequest
 
@@ -231,7 +231,8 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
     footprint = estimate(recipe.with_training({"device": device.type}), prepared.extent, free_mib)
     scene = boundary_mask(prepared.views.to(device, footprint.photos))
     gaussians = as_parameters(prepared.gaussians, device)
-    progress.show_on(open_tensorboard(folder.tensorboard, wanted=recipe.evaluation.tensorboard))
+    if recipe.evaluation.tensorboard:
+        progress.show_on(folder.tensorboard)
     evaluator = Evaluator(scene, recipe, progress, device, folder)
 
     progress.phase("train")
@@ -247,7 +248,7 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
         said = (*offset_comments(settings.offset), *mode_comments(recipe.training.antialiased))
         write_splat(written, export(gaussians, scene.frame), step, planned, said)
         gaussians = load_splat(read_splat(written), scene.frame, device)
-        final = evaluator.measure_written(gaussians, step)
+        final = evaluator.measure(gaussians, step)
         of_files = (scene.frame, recipe, device, settings.offset, scene.border)
         files = SplatFiles(evaluator.photos, *of_files, is_evened=scene.are_evened)
         evaluator.measure_earlier(settings.earlier, files.figures)

@@ -20,7 +20,6 @@ from splatbatch.errors import TrainerError
 from splatbatch.files import MIB, append_line
 from splatbatch.output.records import attempt
 from splatbatch.splats.health import Expectations, HealthFinding, StepFigures, judge, judge_evaluation
-from splatbatch.training.gaussians import Parameters
 
 MOST_SAMPLES = 10_000
 """Largest number of Gaussians from which a histogram is made."""
@@ -67,15 +66,15 @@ class ProgressRecorder:
             self._expected = replace(self._expected, max_steps=step)
         self._write()
 
-    def show_on(self, tensorboard: TensorBoard | str | None) -> None:
-        """Write all further figures to TensorBoard too.
-
-        A string is the reason why that is not possible, and is recorded as a warning. None: TensorBoard is not wanted.
-        """
-        if isinstance(tensorboard, str):
-            self.warn(tensorboard)
-        else:
-            self._tensorboard = tensorboard
+    def show_on(self, folder: Path) -> None:
+        """Write all further figures to TensorBoard files in a folder too; where that is not possible, only warn."""
+        try:
+            self._tensorboard = TensorBoard(folder)
+        except ImportError:
+            self.warn(MISSING)
+        except OSError as error:
+            why = f"{folder} cannot be written ({error.strerror}): check disk and permissions"
+            self.warn(f"tensorboard: no event files: {why}")
 
     def begin(self) -> None:
         """Restart the clock of `seconds`, at the end of a standby."""
@@ -99,14 +98,11 @@ class ProgressRecorder:
         """Record a warning, which the report shows; the attempt does not fail by a warning."""
         self._write(warning=warning)
 
-    def evaluated(self, metrics: dict[str, Any] | None) -> None:
+    def evaluated(self, metrics: dict[str, Any]) -> None:
         """Record the main figures of an evaluation, as PSNR and SSIM; warn if training views are far better.
 
-        They are compared with held-out views, on covered pixels where these are known. None or empty: nothing was
-        measured, and nothing is recorded.
+        They are compared with held-out views, on covered pixels where these are known.
         """
-        if not metrics:
-            return
         names = ("psnr", "ssim", "lpips", "training_psnr", "psnr_even", "ssim_even", "psnr_covered")
         self._write(**{name: metrics[name] for name in names if metrics.get(name) is not None})
         self.found(judge_evaluation(metrics.get("training_psnr"), metrics.get("psnr_covered", metrics.get("psnr"))))
@@ -130,25 +126,29 @@ class ProgressRecorder:
         """Return whether figures of this step, counted from 0, are to be recorded: at even intervals, and the last."""
         return step % self._every == 0 or step == self._max_steps - 1
 
-    def step(self, step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Tensor] | None = None) -> None:
+    def step(self, step: int, loss: Tensor, gaussians: Mapping[str, Tensor], norms: Mapping[str, Tensor]) -> None:
         """Record the figures of a step after its backward pass, and judge the run so far; waits for the GPU.
 
         Args:
             step: the step, counted from 0.
             loss: loss of the step, [].
-            gaussians: the trained parameters; without `norms` they must still have their gradients.
-            norms: norm of each parameter's gradient, [], by name; None: computed from the gradients.
+            gaussians: the trained parameters.
+            norms: norm of each parameter's gradient, [], by name; empty: there are no gradients.
 
         Raises:
             TrainerError: a fatal finding of the health rules.
         """
         self._step = step + 1
-        figures = _read(self._step, loss, gaussians, norms)
+        zero = torch.zeros((), device=loss.device)
+        by_photo = torch.stack([zero, *(norm for name, norm in norms.items() if name not in REGULARISED)]).norm()
+        every = torch.stack([zero, *norms.values()]).norm()
+        read = torch.stack([loss.detach().float(), by_photo, every]).tolist()  # in one transfer
+        figures = StepFigures(self._step, read[0], len(gaussians["means"]), read[1], read[2])
         self._history.append(figures)
         self._write(
-            loss=_finite(figures.loss),
+            loss=_finite(read[0]),
             num_gaussians=figures.num_gaussians,
-            grad_norm=_finite(figures.gradient),
+            grad_norm=_finite(read[2]),
             **self._memory(loss),
         )
         self._on_tensorboard(lambda board: board.histograms(self._step, gaussians))
@@ -178,18 +178,8 @@ class ProgressRecorder:
             self.warn(f"tensorboard: no further event files are written ({error.strerror}): check the disk")
 
 
-def _read(step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Tensor] | None) -> StepFigures:
-    """Read loss and gradient norms of a step from its device in one transfer."""
-    if norms is None:
-        norms = {name: parameter.grad.norm() for name, parameter in gaussians.items() if parameter.grad is not None}
-    zero = torch.zeros((), device=loss.device)
-    by_photo = torch.stack([zero, *(norm for name, norm in norms.items() if name not in REGULARISED)]).norm()
-    values = torch.stack([loss.detach().float(), by_photo, torch.stack([zero, *norms.values()]).norm()]).tolist()
-    return StepFigures(step, values[0], len(gaussians["means"]), values[1], values[2])
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 class TensorBoard:
@@ -231,18 +221,3 @@ class TensorBoard:
             values = gaussians[name].detach()
             rows = torch.linspace(0, len(values) - 1, min(len(values), MOST_SAMPLES), device=values.device).long()
             self._writer.add_histogram(name, values[rows].float().cpu(), step)
-
-
-def open_tensorboard(folder: Path, *, wanted: bool) -> TensorBoard | str | None:
-    """Return a writer of TensorBoard files in a folder; None if not wanted; a string, a warning, if not possible.
-
-    Raises nothing: a missing package and a folder that cannot be written give the warning.
-    """
-    if not wanted:
-        return None
-    try:
-        return TensorBoard(folder)
-    except ImportError:
-        return MISSING
-    except OSError as error:
-        return f"tensorboard: no event files: {folder} cannot be written ({error.strerror}): check disk and permissions"

@@ -13,7 +13,6 @@ import pytest
 import torch
 from PIL import Image as Pillow
 from small_patch import STEPS, prepared, recipe, trained
-from torch.nn import Parameter
 
 from splatbatch.config import Recipe, Training
 from splatbatch.config.schedule import schedule
@@ -172,10 +171,8 @@ def progress_of(folder: Path, max_steps: int = 300) -> ProgressRecorder:
     return progress
 
 
-def gaussians(num: int, gradient: float | None) -> dict[str, Parameter]:
-    means = Parameter(torch.zeros(num, 3))
-    means.grad = None if gradient is None else torch.full((num, 3), gradient)
-    return {"means": means}
+def norms(num: int, gradient: float | None) -> dict[str, torch.Tensor]:
+    return {} if gradient is None else {"means": torch.full((num, 3), gradient).norm()}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +190,7 @@ def test_a_hopeless_run_ends_itself(tmp_path: Path, num: int, gradient: float, l
 
     def run() -> None:
         for step in range(3):
-            progress.step(step, torch.tensor(loss), gaussians(num, gradient))
+            progress.step(step, torch.tensor(loss), {"means": torch.zeros(num, 3)}, norms(num, gradient))
 
     with pytest.raises(TrainerError, match=why):
         run()
@@ -203,7 +200,7 @@ def test_a_hopeless_run_ends_itself(tmp_path: Path, num: int, gradient: float, l
 def test_a_gradient_between_zeros_is_a_sign_of_life(tmp_path: Path) -> None:
     progress = progress_of(tmp_path)
     for step, gradient in enumerate([0.0, 0.0, 1.0, 0.0, 0.0]):
-        progress.step(step, torch.tensor(0.5), gaussians(3, gradient))
+        progress.step(step, torch.tensor(0.5), {"means": torch.zeros(3, 3)}, norms(3, gradient))
     written = [record["grad_norm"] > 0 for record in read_lines(tmp_path / "progress.jsonl")]
     assert written == [False, False, True, False, False]
 

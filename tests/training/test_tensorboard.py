@@ -15,7 +15,7 @@ from splatbatch.config import Recipe
 from splatbatch.files import read_lines
 from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.patches import Patch
-from splatbatch.training.progress import MISSING, MOST_SAMPLES, TensorBoard, open_tensorboard
+from splatbatch.training.progress import MISSING, MOST_SAMPLES, ProgressRecorder, TensorBoard
 
 
 def shown() -> Recipe:
@@ -65,12 +65,14 @@ def test_without_the_package_there_is_one_warning_and_a_splat(patch: Patch, monk
     assert [record["warning"] for record in read_lines(folder.progress) if "warning" in record] == [MISSING]
 
 
-def test_unless_asked_for_nothing_is_written(tmp_path: Path) -> None:
-    assert open_tensorboard(tmp_path / "tb", wanted=False) is None
-    assert not (tmp_path / "tb").exists()
+def test_unless_asked_for_nothing_is_written(patch: Patch) -> None:
+    folder, _ = trained(patch, recipe(max_steps=3))
+    assert not folder.tensorboard.exists()
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     (tmp_path / "tb").touch()
-    assert "cannot be written" in str(open_tensorboard(tmp_path / "tb", wanted=True))
+    ProgressRecorder(tmp_path / "progress.jsonl", 3).show_on(tmp_path / "tb")
+    (line,) = read_lines(tmp_path / "progress.jsonl")
+    assert "cannot be written" in line["warning"]

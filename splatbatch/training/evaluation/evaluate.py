@@ -81,7 +81,8 @@ class Evaluator:
         self._is_evened, self._border = views.are_evened, views.border
         self._peaks = TorchMemoryPeaks(device)
         self.evaluations: list[Metrics] = []
-        """All evaluations in the order of their steps, each with the number of steps done as `step`."""
+        """Evaluations after step 0, in the order of their steps, each with the number of steps done as `step`."""
+        self._initial: Metrics | None = None
         self.resumed_from: Metrics = {}
         """Attempt and step of the checkpoint from which the run was resumed; empty: the run was not resumed."""
 
@@ -93,8 +94,8 @@ class Evaluator:
     def step_done(self, gaussians: Parameters, step: int) -> None:
         """Evaluate the splat and write the pictures of one view, the median of three or more, if the recipe wants that.
 
-        `step` is the number of steps done. Nothing is done after the last step: `measure_written` evaluates the splat
-        then, as read back from its file.
+        `step` is the number of steps done. Nothing is done after the last step: the splat is evaluated then as read
+        back from its file.
 
         Raises:
             TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
@@ -110,8 +111,6 @@ class Evaluator:
     def measure(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         """Evaluate the splat after `step` steps, and keep and return the figures; None without held-out photographs.
 
-        If the last evaluation is of the same step, that evaluation is returned.
-
         Args:
             gaussians: the patch's own Gaussians; the backdrop is added here.
             step: number of steps done.
@@ -119,8 +118,6 @@ class Evaluator:
         Raises:
             TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
         """
-        if self.evaluations and self.evaluations[-1]["step"] == step:
-            return self.evaluations[-1]
         metrics = self._measured(gaussians, step)
         if metrics is not None:
             self.evaluations.append(metrics)
@@ -128,14 +125,12 @@ class Evaluator:
         return metrics
 
     def measure_first(self, gaussians: Mapping[str, Tensor]) -> None:
-        """Evaluate the initial Gaussians, as step 0, unless that was done; called after training, not to delay it.
+        """Evaluate the initial Gaussians, as step 0; called after training, not to delay it.
 
         If a rendering has NaN pixels, the run has no evaluation of step 0; no error is raised.
         """
-        if not self.evaluations or self.evaluations[0]["step"]:
-            with contextlib.suppress(TrainerError):  # the trained splat is accepted even if this evaluation fails
-                metrics = self._measured(gaussians, 0)
-                self.evaluations[:0] = [metrics] if metrics else []
+        with contextlib.suppress(TrainerError):  # the trained splat is accepted even if this evaluation fails
+            self._initial = self._measured(gaussians, 0)
 
     def _measured(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         with self._peaks.evaluating(), torch.inference_mode():
@@ -158,18 +153,6 @@ class Evaluator:
                 covered = self._covered.hash if self._covered else ""
                 self._earlier = earlier_figures(earlier, covered, self._largest, measured)
 
-    def measure_written(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
-        """Evaluate the splat as read back from its file, after `step` steps; replaces an evaluation of the same step.
-
-        None without held-out photographs.
-
-        Raises:
-            TrainerError: a rendering has NaN pixels, or there are no kernels for the GPU.
-        """
-        if self.evaluations and self.evaluations[-1]["step"] == step:
-            self.evaluations.pop()
-        return self.measure(gaussians, step)
-
     def to_record(self) -> Metrics:
         """Return the part of metrics.json on evaluations, with early stopping, notes and peaks of memory in MiB.
 
@@ -177,11 +160,8 @@ class Evaluator:
         is None for a run from the start. "covered" is missing where coverage is not determined, "earlier" where
         `measure_earlier` kept nothing.
         """
-        first, later = (
-            [one for one in self.evaluations if bool(one["step"]) == is_later] for is_later in (False, True)
-        )
         last = self.evaluations[-1] if self.evaluations else None
-        figures = {"initial": first[0] if first else None, "final": last, "between": later[:-1]}
+        figures = {"initial": self._initial, "final": last, "between": self.evaluations[:-1]}
         facts: Metrics = {**self._earlier, "resumed_from": self.resumed_from or None}
         facts["early_stopping"] = self.early.to_record()
         if self._covered is not None:
