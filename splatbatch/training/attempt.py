@@ -16,7 +16,7 @@ from threading import Thread
 import torch
 from torch import Tensor
 
-from splatbatch.config import Recipe, Training
+from splatbatch.config import Recipe
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, aside, write_json
 from splatbatch.output.attempt_folder import AttemptFolder
@@ -106,7 +106,7 @@ def train_attempt(
     train_prepared(folder, prepared, progress)
 
 
-def prepare(
+def prepare(  # noqa: PLR0915 - it reads top to bottom
     settings: TrainingSettings, recipe: Recipe, progress: ProgressRecorder, *, has_gpu: bool = False
 ) -> PreparedAttempt:
     """Read the model, decode the photographs and initialise the Gaussians, all in host memory.
@@ -140,24 +140,36 @@ def prepare(
         covering = beside.submit(covered_of, settings, whole)
         views = decode_views(reconstruction, folders, frozenset(settings.holdout), training)
         progress.found(find_repeats(views.training))
-        views = replace(views, border=read_border(settings, views.frame, training))
-        gaussians = _within_reach(init_from_points(reconstruction.points, views.frame, training), views, settings)
-        views = replace(views, content=content_of(views.training, recipe))
+        border = read_border(settings, views.frame, training)
+        views = replace(views, border=border, content=content_of(views.training, recipe))
+
+        gaussians = init_from_points(reconstruction.points, views.frame, training)
+        if (outside := border.out_of_bounds(gaussians)) is not None:
+            gaussians = select(gaussians, ~outside)
+        if not len(gaussians["means"]):
+            raise SceneError(
+                f"{settings.sparse}: 0 points in the patch's core and its margin: run splatbatch split again"
+            )
     views = with_covered(views, covering.result())
     for warning in (*views.warnings, *filter(None, [why_not_covered(views), why_alone(settings, training)])):
         progress.warn(warning)
     if torch.cuda.is_initialized() and not was_touched and not has_gpu:  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was opened before the training's turn on the GPU: report this fault of splatbatch")
+
     num_observations = int(whole.points.track_lengths.sum())
-    extent = extent_of(len(whole.points), num_observations, reconstruction.images, reconstruction.cameras)
     extent = replace(
-        extent,
+        extent_of(len(whole.points), num_observations, reconstruction.images, reconstruction.cameras),
         stored=stored_photographs(folders.images)[1],
         num_points=len(gaussians["means"]),
-        num_behind=views.border.num_behind,
+        num_behind=border.num_behind,
     )
     settled = (replace(extent, num_points=len(whole.points)) if settings.is_backdrop else extent).settle(recipe)
-    gaussians = _within_cap(gaussians, views.border.boundary_init, settled.training, progress)
+    cover, cap, num = border.boundary_init, settled.training.cap(), len(gaussians["means"])
+    if num > (room := max(1, cap - num_covering(cover, cap))):
+        gaussians = thinned(gaussians, room, settled.training)
+        left = f"training starts from {len(gaussians['means']):,} of {num:,} sparse points, evenly chosen in space"
+        progress.warn(f"{left}: training.cap_max, {cap:,}, allows no more")
+    gaussians = boundary_init(gaussians, cover, cap)
     who = identity(settled, views, gaussians)  # hashes all pixels now, while no GPU is idle for it
     opening.join()
     return PreparedAttempt(settled, views, gaussians, extent, settings, who, compiling)
@@ -168,7 +180,10 @@ def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[KernelCompilation, 
     compiling = KernelCompilation()
     if recipe.training.device != "cpu" and torch.version.cuda:
         compiling = for_training(recipe)
-        _load_kernels(recipe.training.kernels)
+        if recipe.training.kernels == "auto":  # imports what launches kernels, or what gsplat's wheel brings
+            importlib.import_module("splatbatch.training.cuda.rasterization")
+        elif importlib.util.find_spec("gsplat.csrc") is not None:
+            importlib.import_module("gsplat.csrc")
 
     def open_context() -> None:
         with contextlib.suppress(Exception):  # the error is raised again at the first use
@@ -182,27 +197,17 @@ def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[KernelCompilation, 
     return compiling, opening
 
 
-def _within_reach(first: dict[str, Tensor], views: TrainingImages, settings: TrainingSettings) -> dict[str, Tensor]:
-    """Return the initial Gaussians within reach of the core; all of them for a patch without a core."""
-    outside = views.border.out_of_bounds(first)
-    if outside is None:
-        return first
-    if bool(outside.all()):
-        raise SceneError(f"{settings.sparse}: 0 points in the patch's core and its margin: run splatbatch split again")
-    return select(first, ~outside)
+def open_ahead(prepared: PreparedAttempt) -> None:
+    """Open the CUDA context of an attempt on standby and load its kernels, by a short training on a small scene.
 
+    The Gaussians of that training are dropped.
 
-def _within_cap(
-    first: dict[str, Tensor], cover: Mapping[str, Tensor], training: Training, progress: ProgressRecorder
-) -> dict[str, Tensor]:
-    """Return the initial Gaussians, thinned to the cap with a warning, and those of `cover` appended."""
-    num, cap = len(first["means"]), training.cap()
-    room = max(1, cap - num_covering(cover, cap))
-    if num > room:
-        first = thinned(first, room, training)
-        left = f"training starts from {len(first['means']):,} of {num:,} sparse points, evenly chosen in space"
-        progress.warn(f"{left}: training.cap_max, {cap:,}, allows no more")
-    return boundary_init(first, cover, cap)
+    Raises:
+        TrainerError: a GPU is asked for, or assigned to this process, and torch cannot use it; or it has no kernels.
+    """
+    device = open_device(prepared.recipe.training.device)
+    prepared.compiling.wait()
+    rehearse(prepared.views, prepared.gaussians, prepared.recipe.with_training({"device": device.type}), device)
 
 
 def train_prepared(  # noqa: PLR0915 - it reads top to bottom
@@ -249,8 +254,9 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
         write_splat(written, export(gaussians, scene.frame), step, planned, said)
         gaussians = load_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure(gaussians, step)
-        of_files = (scene.frame, recipe, device, settings.offset, scene.border)
-        files = SplatFiles(evaluator.photos, *of_files, is_evened=scene.are_evened)
+        files = SplatFiles(
+            evaluator.photos, scene.frame, recipe, device, settings.offset, scene.border, scene.are_evened
+        )
         evaluator.measure_earlier(settings.earlier, files.figures)
         evaluator.measure_first(as_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": versions(device)}
@@ -266,14 +272,6 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
     if device.type == "cuda":
         # the end of the process frees everything; this only makes sure that no asynchronous error is pending
         torch.cuda.synchronize()
-
-
-def _load_kernels(wanted: str) -> None:
-    """Import the modules that launch our kernels, or the CUDA extension of gsplat's wheel where it has one."""
-    if wanted == "auto":
-        importlib.import_module("splatbatch.training.cuda.rasterization")
-    elif importlib.util.find_spec("gsplat.csrc") is not None:
-        importlib.import_module("gsplat.csrc")
 
 
 def versions(device: torch.device) -> dict[str, str]:
@@ -312,16 +310,3 @@ def open_device(wanted: str) -> torch.device:
         raise TrainerError("no CUDA GPUs are available to the training process: see what splatbatch doctor says")
     torch.set_num_threads(1)
     return torch.device("cpu")
-
-
-def open_ahead(prepared: PreparedAttempt) -> None:
-    """Open the CUDA context of an attempt on standby and load its kernels, by a short training on a small scene.
-
-    The Gaussians of that training are dropped.
-
-    Raises:
-        TrainerError: a GPU is asked for, or assigned to this process, and torch cannot use it; or it has no kernels.
-    """
-    device = open_device(prepared.recipe.training.device)
-    prepared.compiling.wait()
-    rehearse(prepared.views, prepared.gaussians, prepared.recipe.with_training({"device": device.type}), device)

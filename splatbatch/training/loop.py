@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice
 
 import torch
 
@@ -57,7 +57,8 @@ def train(  # noqa: PLR0915 - it reads top to bottom
         early.begin_tail(early.tail_from, start)
         graphed.begin_tail(early.decays())
     chosen = islice(shuffled(views.training, training.seed), start, None)
-    photos = prefetch(Pyramid(sizes).over(chosen, start), gaussians["means"].device)
+    sized = map(Pyramid(sizes).at, count(start), chosen)
+    photos = prefetch(sized, gaussians["means"].device)
 
     while step < early.last_step:
         transients.step_begins(step, gaussians, capacity.entries)

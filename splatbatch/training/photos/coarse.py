@@ -8,7 +8,7 @@ s x `full_size_at`, a step of the schedule. From `full_size_at` on, at the lates
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -138,11 +138,6 @@ class Pyramid:
         self._sizes = sizes
         self._factor = 1
         self._shrunk: dict[str, PosedImage] = {}
-
-    def over(self, photos: Iterator[PosedImage], start: int) -> Iterator[PosedImage]:
-        """Yield photographs, the first for step `start`, each at the size of its step."""
-        for step, photo in enumerate(photos, start):
-            yield self.at(step, photo)
 
     def at(self, step: int, photo: PosedImage) -> PosedImage:
         """Return a photograph shrunk to the size of a step, counted from 0; at full size the photograph itself."""
