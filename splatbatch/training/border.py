@@ -71,18 +71,6 @@ class PatchBorder:
         )
         return PatchBorder(self.bounds.to(device) if self.bounds else None, backdrop, within)
 
-    def drawn_whole(self) -> tuple[dict[str, Tensor], Tensor] | None:
-        """Return all N Gaussians of the backdrop and a mask [N] of those outside the reach; None without backdrop.
-
-        Raises:
-            KeyError: `backdrop_inside` has been left out.
-        """
-        if not self.backdrop:
-            return None
-        whole = {name: torch.cat((self.backdrop_inside[name], value)) for name, value in self.backdrop.items()}
-        num = len(whole["means"])
-        return whole, torch.arange(num, device=whole["means"].device) >= len(self.backdrop_inside["means"])
-
     @property
     def num_behind(self) -> int:
         """Return the number of backdrop Gaussians rendered behind the patch; 0 without a backdrop."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,24 +64,13 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     found: dict[str, list[Figures]] = {name: [] for name in stores}
     for shot in photographs.shots(names, scale, device, tone_in(settings)):
         if shot.photo.counts():
-            for name, figures in _compared(stores, shot, recipe).items():
-                found[name].append(figures)
+            shown = {name: _shown(store, shot, recipe) for name, store in stores.items()}
+            for name, colors in shown.items():
+                psnr, between = (_psnr(colors, target, shot.photo) for target in (shot.photo.target(), shown[ORIGINAL]))
+                found[name].append({"psnr": psnr, "between": between})
     if not any(found.values()):
         raise SceneError(f"{settings.images}: the masks ignore every pixel of all photographs: correct the masks")
     return {"num_photos": len(found[ORIGINAL]), "splats": {name: _mean(figures) for name, figures in found.items()}}
-
-
-def _compared(stores: Mapping[str, BlockCache], shot: CameraView, recipe: Recipe) -> dict[str, Figures]:
-    """Return the figures of each splat on one photograph."""
-    photo = shot.photo
-    shown = {name: _shown(store, shot, recipe) for name, store in stores.items()}
-    return {
-        name: {
-            "psnr": _psnr(colors, photo.target(), photo),
-            "between": _psnr(colors, shown[ORIGINAL], photo),
-        }
-        for name, colors in shown.items()
-    }
 
 
 def _shown(store: BlockCache, shot: CameraView, recipe: Recipe) -> Tensor:

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from splatbatch.scene.colmap.types import Image
-
-Floats = NDArray[np.float64]
+from splatbatch.scene.colmap.types import Floats, Image
 
 ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with a margin
 

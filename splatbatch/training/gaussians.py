@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from splatbatch.config import Training
-from splatbatch.scene.colmap.types import Points
+from splatbatch.scene.colmap.types import Floats, Points
 from splatbatch.splats import Gaussians
 from splatbatch.training.frame import LocalFrame
 
@@ -32,8 +32,6 @@ NEARLY, ROUNDS = 0.98, 24
 """End of the search for a voxel size in `thinned`: a share of the wanted number is reached, or rounds are used up."""
 SMALLEST_SHARE = 1e-3
 """Smallest neighbour distance, as a share of the median; else Gaussians of nearly equal points would be invisible."""
-
-Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 Parameters = dict[str, Parameter]
 """Trainable Gaussians before activation, by name, in the frame of the training.

@@ -79,7 +79,9 @@ def rehearse(views: TrainingImages, values: Mapping[str, Tensor], recipe: Recipe
     Raises:
         TrainerError: there are no kernels for the GPU.
     """
-    scene = _in_small(views).to(device, "gpu")
+    photo = views.training[0]
+    small = shrink(photo, -(-max(photo.view.width, photo.view.height) // LARGEST_PX))
+    scene = replace(views, training=(small,), holdout=(), border=NONE).to(device, "gpu")
     gaussians = as_parameters(select(values, torch.arange(min(len(values["means"]), MOST_GAUSSIANS))), device)
     _train_a_little(gaussians, scene, recipe)
     del scene, gaussians
@@ -103,10 +105,3 @@ def _train_a_little(gaussians: Parameters, scene: TrainingImages, recipe: Recipe
     for degree in range(recipe.training.sh_degree + 1):
         graphed(photo, degree)
     graphed.refine((plan.refine_start // plan.refine_every + 1) * plan.refine_every)  # the first refinement
-
-
-def _in_small(views: TrainingImages) -> TrainingImages:
-    """Return a scene of one photograph, shrunk to at most `LARGEST_PX`, without a backdrop."""
-    photo = views.training[0]
-    factor = -(-max(photo.view.width, photo.view.height) // LARGEST_PX)
-    return replace(views, training=(shrink(photo, factor) if factor > 1 else photo,), holdout=(), border=NONE)

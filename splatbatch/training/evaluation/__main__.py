@@ -17,7 +17,7 @@ from splatbatch.scene.frame import shifted
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.training.attempt import open_device, versions
 from splatbatch.training.evaluation.evaluate import SplatFiles, earlier_figures
-from splatbatch.training.evaluation.lpips import Lpips, load_lpips
+from splatbatch.training.evaluation.lpips import load_lpips
 from splatbatch.training.photos.dataset import PhotoFolders, covered_of, decode_views, with_covered
 from splatbatch.training.stop_request import exit_code_of
 
@@ -50,10 +50,10 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
     covered = covered_of(settings, whole) or CoverageMask()
     device = open_device(recipe.training.device)
     views = with_covered(views, covered).to(device, "host")
-    is_evened, lpips = bool(settings.tones), load_lpips()
+    is_evened = bool(settings.tones)
     files = SplatFiles(views.holdout, views.frame, recipe, device, settings.offset, is_evened=is_evened)
     try:
-        figures = files.figures(splat, lpips if isinstance(lpips, Lpips) else None, folder)
+        figures = files.figures(splat, load_lpips(), folder)
         largest, record = views.loaded.get("largest"), dict[str, Any]()
         if figures:
             record = earlier_figures(settings.earlier, covered.hash, largest, files.figures)

@@ -135,8 +135,7 @@ class Evaluator:
     def _measured(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         with self._peaks.evaluating(), torch.inference_mode():
             gaussians = self._border.with_backdrop(gaussians)
-            lpips = self._lpips if isinstance(self._lpips, Lpips) else None
-            figures = evaluate(gaussians, self.photos, self._recipe, lpips, is_evened=self._is_evened)
+            figures = evaluate(gaussians, self.photos, self._recipe, self._lpips, is_evened=self._is_evened)
             if figures is None:
                 return None
             sample = {photo.name: psnr_on(gaussians, photo, self._recipe) for photo in self._sample}
@@ -197,7 +196,7 @@ def evaluate(
     gaussians: Mapping[str, Tensor],
     photos: Sequence[PosedImage],
     recipe: Recipe,
-    lpips: Lpips | None = None,
+    lpips: Lpips | str = "",
     *,
     is_evened: bool = False,
 ) -> Metrics | None:
@@ -211,7 +210,7 @@ def evaluate(
         gaussians: all Gaussians to render, backdrop included.
         photos: held-out photographs, on the device of the Gaussians.
         recipe: how Gaussians are rendered.
-        lpips: the metric LPIPS; None: it is left out, as it is for photographs smaller than 32 px.
+        lpips: the metric LPIPS; a note, or empty: it is left out, as it is for photographs smaller than 32 px.
         is_evened: whether to add `psnr_even` and `ssim_even`, which compare the corrected photograph with the
             rendering.
 
@@ -227,7 +226,7 @@ def evaluate(
 
 
 def _measure(
-    gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe, lpips: Lpips | None, *, is_evened: bool = False
+    gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe, lpips: Lpips | str, *, is_evened: bool
 ) -> dict[str, float]:
     mask, colors = photo.valid(), _render(gaussians, photo, recipe)
     of_even = {}
@@ -241,7 +240,7 @@ def _measure(
     if math.isnan(figures["psnr"] + on_covered.get("psnr_covered", 0.0)):
         raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite: try another training.seed")
     evened = {f"{name}_even": value for name, value in (of_even or figures).items()} if is_evened else {}
-    if lpips and min(colors.shape[:2]) >= SMALLEST_PX:
+    if isinstance(lpips, Lpips) and min(colors.shape[:2]) >= SMALLEST_PX:
         figures["lpips"] = float(lpips(colors, target if mask is not None else target.float() / 255))
     return figures | evened | on_covered
 
@@ -375,14 +374,14 @@ class SplatFiles:
     is_evened: bool = False
     """Whether splats have the colours of corrected photographs; `psnr_even` and `ssim_even` are then measured too."""
 
-    def figures(self, path: Path, lpips: Lpips | None = None, pictured: AttemptFolder | None = None) -> Metrics:
+    def figures(self, path: Path, lpips: Lpips | str = "", pictured: AttemptFolder | None = None) -> Metrics:
         """Return the figures of a splat file by name, as `evaluate` does; empty without held-out photographs.
 
         The splat is rendered with the degree of harmonics and the antialiasing that its header names.
 
         Args:
             path: the splat file.
-            lpips: the metric LPIPS; None: it is left out.
+            lpips: the metric LPIPS; a note, or empty: it is left out.
             pictured: folder to write pictures of at most three views into; None: no pictures.
 
         Raises:

@@ -280,11 +280,11 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
         TrainerError: there are no kernels for the GPU.
         KeyError: the part of the backdrop within reach has been left out already.
     """
-    around = views.border
-    drawn = around.drawn_whole()
-    if drawn is None:
+    behind, inside = views.border.backdrop, views.border.backdrop_inside
+    if not behind:
         return views
-    whole, is_outside = drawn
+    whole = {name: torch.cat((inside[name], value)) for name, value in behind.items()}
+    is_outside = torch.arange(len(whole["means"]), device=whole["means"].device) >= len(inside["means"])
     marked, options = whole | label_colors(is_outside), RasterOptions(sh_degree=0)
     training, holdout = (
         tuple(boundary_mask_of(photo, rasterize(marked, photo.view, options)) for photo in photos)
@@ -293,7 +293,7 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
     training, holdout = (tuple(photo for photo in photos if photo.counts()) for photos in (training, holdout))
     if not training:
         raise SceneError("no photograph shows the patch's core and its margin: run splatbatch split again")
-    return replace(views, training=training, holdout=holdout, border=replace(around, backdrop_inside={}))
+    return replace(views, training=training, holdout=holdout, border=replace(views.border, backdrop_inside={}))
 
 
 def label_colors(is_outside: Tensor) -> dict[str, Tensor]:

@@ -82,7 +82,7 @@ def _field_straightened(field: tuple[float, ...], bent: NDArray[np.float64]) -> 
     return tuple(map(float, field_at(place * scale[:, None], np.array(field))))
 
 
-def shrunk(tone: Tensor | None, factor: int) -> Tensor | None:
+def shrunk(tone: Tensor | None, factor: float) -> Tensor | None:
     """Return a colour correction for the photograph shrunk by `factor` along both axes; None stays None.
 
     The correction is the same at the same place of the picture.
@@ -202,12 +202,13 @@ class PosedImage:
         return pixels / 255 if self.correction is None else normalise(pixels, self.correction, self.view)
 
     def to_compare(self, colors: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a rendering and the photograph, [H, W, 3] each, for the loss.
+        """Return a rendering and the photograph, floating point [H, W, 3] each, for the loss.
 
-        The photograph's colour correction is divided out; without a correction the photograph is bytes.
+        The photograph's colour correction is divided out.
         """
-        pixels = self.target()
-        return (colors, pixels) if self.correction is None else to_compare(colors, pixels, self.correction, self.view)
+        if self.correction is None:
+            return colors, self.normalised()
+        return to_compare(colors, self.target(), self.correction, self.view)
 
     def counts(self) -> bool:
         """Return whether any pixel is valid; without a mask all are."""
@@ -265,8 +266,11 @@ def shrink(photo: PosedImage, factor: int) -> PosedImage:
     """Return a photograph whose pixels are the means of factor x factor pixels; of fewer at the right and bottom edges.
 
     K is divided exactly by the factor, since pixels are grouped from the top-left corner on. A pixel is valid if all
-    that are averaged are valid. Mask and colour correction are adapted, the coverage mask is not.
+    that are averaged are valid. Mask and colour correction are adapted, the coverage mask is not. With factor 1 the
+    photograph is returned.
     """
+    if factor == 1:
+        return photo
     means = _means(photo.target().movedim(-1, 0).float(), factor)  # [3, h, w]
     pixels = _beside(photo, means.round().to(torch.uint8).movedim(0, -1).contiguous())
     valid = photo.valid()  # a pixel counts if all pixels that it averages count
@@ -295,10 +299,8 @@ def resized(photo: PosedImage, most_pixels: int) -> PosedImage:
     pixels = reduced(photo.target().movedim(-1, 0)).movedim(0, -1).round().to(torch.uint8)
     masks = (None if one is None else reduced(one[None])[0] > 0.5 for one in (photo.valid(), photo.covered_pixels()))
     scale = view.K.new_tensor([[width / view.width], [height / view.height], [1.0]])
-    small, tone, (mask, covered) = RenderCamera(view.viewmat, scale * view.K, width, height), photo.correction, masks
-    if tone is not None:
-        tone = tone.clone()
-        tone[3] /= factor**2
+    small, (mask, covered) = RenderCamera(view.viewmat, scale * view.K, width, height), masks
+    tone = shrunk(photo.correction, 1 / factor)
     return replace(photo, view=small, pixels=pixels, mask=mask, correction=tone, coverage_mask=covered)
 
 

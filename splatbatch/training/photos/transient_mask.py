@@ -180,10 +180,10 @@ class TransientMask:
 
     def _compared(self, drawn: Mapping[str, Tensor], photo: PosedImage, capacity: int | None) -> ResidualMap:
         factor = math.ceil(math.sqrt(photo.view.width * photo.view.height / MOST_PIXELS))
-        small = shrink(photo, factor) if factor > 1 else photo
+        small = shrink(photo, factor)
         rendering = rasterize(drawn, small.view, self._options, capacity)
         colors, target = small.to_compare(rendering.colors)
-        off = (colors - (target if small.correction is not None else target / 255)).movedim(-1, 0)
+        off = (colors - target).movedim(-1, 0)
         valid = small.valid()
         off = off if valid is None else torch.where(valid, off, torch.nan)
         return ResidualMap(small.view, avg_pool2d(off, CELL_PX).abs().amax(dim=0), rendering.info.get("num_entries"))

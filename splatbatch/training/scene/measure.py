@@ -75,8 +75,7 @@ def measure(scene: LoadedScene, folder: AttemptFolder) -> SceneEvaluation:
     photographs = ScenePhotographs(scene.model, folders, scene.recipe.training, wanted)
     progress = ProgressRecorder(folder.progress, len(held_out) + len(seams))
     lpips = load_lpips()
-    measuring = lpips if isinstance(lpips, Lpips) else None
-    photos, num_gaussians = _measured_photos(scene, photographs, progress, measuring, folder)
+    photos, num_gaussians = _measured_photos(scene, photographs, progress, lpips, folder)
     found = [
         replace(_seen_from_both(scene, seam, photographs, views[seam.name]), one=seam.one.name, other=seam.other.name)
         for seam in _each(progress, "seams", seams, len(held_out))
@@ -102,7 +101,7 @@ def _measured_photos(
     scene: LoadedScene,
     photographs: ScenePhotographs,
     progress: ProgressRecorder,
-    lpips: Lpips | None,
+    lpips: Lpips | str,
     folder: AttemptFolder,
 ) -> tuple[Photos, int]:
     """Return figures of the merged scene on each held-out photograph, and its number of Gaussians; write pictures."""
@@ -226,13 +225,9 @@ def measured(pairs: Iterable[PhotographRenderings]) -> SceneMeasurement:
     merged = {name: _mean(getattr(pair.merged, name) for pair in known) for name in FIGURES}
     own = {f"own_{name}": _mean(getattr(pair.own, name) for pair in known if pair.own) for name in ("psnr", "ssim")}
     answered = _mean(pair.answered_psnr for pair in known)
-    gain = _mean(_gain(pair) for pair in known)
+    both = [(pair.answered_psnr, pair.own.psnr if pair.own else None) for pair in known]
+    gain = _mean(None if one is None or own is None else one - own for one, own in both)
     return SceneMeasurement(num_photos=len(known), answered_psnr=answered, gain_db=gain, **merged, **own)
-
-
-def _gain(pair: PhotographRenderings) -> float | None:
-    own = pair.own.psnr if pair.own else None
-    return None if own is None or pair.answered_psnr is None else pair.answered_psnr - own
 
 
 def of_photos(photos: Mapping[str, PhotoMeasurement], names: Iterable[str]) -> SceneMeasurement:

@@ -75,7 +75,9 @@ class Default(Strategy):
         if step >= plan.refine_stop:
             has_changed, self._watches = self._watches, False
         elif step > plan.refine_start and step % plan.refine_every == 0:
-            self._leave_out_strays()
+            outside = self.border.out_of_bounds(self.gaussians)
+            if outside is not None and outside.any():
+                remove(self.gaussians, self.optimizers, self._state, outside)
             self._rule.refine(self.gaussians, self.optimizers, self._state, step)
             has_changed = True
         if plan.prune_at and step == plan.prune_at:
@@ -93,13 +95,6 @@ class Default(Strategy):
         leaves = prunable(self.gaussians, self.pruning_views, loss_db)
         remove(self.gaussians, self.optimizers, self._state, leaves)
         return bool(leaves.any())
-
-    @torch.no_grad()
-    def _leave_out_strays(self) -> None:
-        """Remove the Gaussians that have left the reach of the patch."""
-        outside = self.border.out_of_bounds(self.gaussians)
-        if outside is not None and outside.any():
-            remove(self.gaussians, self.optimizers, self._state, outside)
 
     def has_grown(self, step: int) -> bool:
         """Return whether refinement and pruning by importance have ended at this step."""

@@ -111,9 +111,7 @@ class PruningViews:
         return float(torch.stack(errors).double().sum())
 
     def _error(self, colors: Tensor, photo: PosedImage) -> Tensor:
-        colors, target = photo.to_compare(colors)
-        target = target if photo.correction is not None else target.to(colors.dtype) / 255
-        colors, target = masked(colors, target, photo.valid())
+        colors, target = masked(*photo.to_compare(colors), photo.valid())
         return (colors - target).square().sum()
 
     def _draw(self, gaussians: Mapping[str, Tensor], photo: PosedImage) -> Tensor:

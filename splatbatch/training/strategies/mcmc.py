@@ -62,12 +62,9 @@ class Mcmc(Strategy):
 
     def _relocate(self) -> None:
         """Relocate Gaussians that are too transparent or have left the reach of the patch."""
-        outside = self.border.out_of_bounds(self.gaussians)
-        if outside is None:
-            self._rule._relocate_gs(self.gaussians, self.optimizers, self._binoms)
-            return
-        min_opacity = self._rule.min_opacity
-        dead = (self.gaussians["opacities"].sigmoid() <= min_opacity) | outside
+        min_opacity, outside = self._rule.min_opacity, self.border.out_of_bounds(self.gaussians)
+        dead = self.gaussians["opacities"].sigmoid() <= min_opacity
+        dead = dead if outside is None else dead | outside
         if dead.any() and not dead.all():
             ops.relocate(self.gaussians, self.optimizers, {}, dead, self._binoms, min_opacity)
 
