@@ -123,19 +123,15 @@ class Checkpoints:
             return 0
         try:
             record = torch.load(self.resume_from, map_location="cpu", weights_only=True)
+            step, why = int(record["step"]), ""
             if (record["format"], record["identity"]) != (FORMAT, self.identity):
-                self.progress.warn(
-                    f"{self.resume_from}: checkpoint of other settings or photographs: training starts at step 0"
-                )
-                return 0
-            if record["kind"] != changing.kind():
-                self.progress.warn(
-                    f"{self.resume_from}: checkpoint of another device or other GPU kernels: training starts at step 0"
-                )
-                return 0
-            step = int(record["step"])
+                why = "checkpoint of other settings or photographs"
+            elif record["kind"] != changing.kind():
+                why = "checkpoint of another device or other GPU kernels"
         except Exception as error:  # noqa: BLE001 - torch raises what it likes over a file that is not whole
-            self.progress.warn(f"{self.resume_from}: checkpoint cannot be read ({error}): training starts at step 0")
+            why = f"checkpoint cannot be read ({error})"
+        if why:
+            self.progress.warn(f"{self.resume_from}: {why}: training starts at step 0")
             return 0
         changing.restore(record["run"])
         changing.evaluator.resumed_from = {"attempt": self.resume_from.parent.name, "step": step}

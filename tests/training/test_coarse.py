@@ -69,8 +69,10 @@ def test_more_sparse_points_than_the_cap_do_not_raise_it(stages: tuple[CoarseSta
 
 def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
     settings, photos = recipe(), [photo(256, 256, 1.0)]
-    views = TrainingImages(tuple(photos), (), LocalFrame(np.zeros(3), scale=1.0, scene_scale=1.0), (), {})
-    sizes = plan_sizes(views, settings, schedule(settings), 10)
+    frame, content = LocalFrame(np.zeros(3), scale=1.0, scene_scale=1.0), content_of(photos, settings)
+    sizes = plan_sizes(
+        TrainingImages(tuple(photos), (), frame, (), {}, content=content), settings, schedule(settings), 10
+    )
     assert sizes.stages == ()
     assert Pyramid(sizes).at(0, photos[0]) is photos[0]
     assert sizes.budget(0) == settings.training.cap_max
@@ -80,7 +82,8 @@ def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
 def test_photographs_are_large_by_the_middle_of_a_run(strategy: str) -> None:
     """mcmc refines on to five sixths of a run: photographs that grow as long leave it too few full pixels."""
     settings, photos = recipe(strategy=strategy, max_steps=6000, coarse_to_fine=True), [photo(256, 256, 1.0)]
-    views = TrainingImages(tuple(photos), (), LocalFrame(np.zeros(3), scale=1.0, scene_scale=1.0), (), {})
+    frame, content = LocalFrame(np.zeros(3), scale=1.0, scene_scale=1.0), content_of(photos, settings)
+    views = TrainingImages(tuple(photos), (), frame, (), {}, content=content)
     sizes = plan_sizes(views, settings, schedule(settings), 10)
     assert len(sizes.stages) == 3
     assert 2000 < sizes.stages[-1].until <= 3000

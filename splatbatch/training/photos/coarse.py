@@ -72,14 +72,12 @@ class CoarseToFine:
 def plan_sizes(views: TrainingImages, recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:
     """Return the sizes and caps of a run with `first` initial Gaussians.
 
-    Where the recipe has no coarse-to-fine, photographs have full size throughout. The frequency content is computed if
-    `views` do not have it.
+    Where `views` have no frequency content, photographs have full size throughout.
 
     Raises:
         ValueError: `cap_max` of the recipe is a multiple of the sparse points.
     """
-    content = content_of(views.training, recipe) if views.content is None else views.content
-    return CoarseToFine(stages(content, plan.full_size_at), first, recipe.training.cap(), plan.max_steps)
+    return CoarseToFine(stages(views.content, plan.full_size_at), first, recipe.training.cap(), plan.max_steps)
 
 
 def content_of(photos: Sequence[PosedImage], recipe: Recipe) -> dict[int, float]:

@@ -7,11 +7,10 @@ coarse there, so its error would be fitted by floaters within reach, which hide 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -100,8 +99,8 @@ class TrainingImages:
     """Resolution and folder of the photographs, as metrics.json has them; empty without photographs."""
     border: PatchBorder = NONE
     """Border of the patch and the backdrop behind; neither for a patch without a core, or trained without both."""
-    content: Mapping[int, float] | None = None
-    """Share of the frequency content, 0 to 1, by shrink factor, from `coarse.content_of`; None: not computed yet."""
+    content: Mapping[int, float] = field(default_factory=dict)
+    """Share of the frequency content, 0 to 1, by shrink factor, from `coarse.content_of`; empty: all are full size."""
     coverage_masks: CoverageMask | None = None
     """Covered pixels of the held-out photographs; None: not determined."""
 
@@ -264,7 +263,7 @@ def _upload(photo: PosedImage, device: torch.device, stream: torch.cuda.Stream) 
         pixels = photo.pixels.to(device, non_blocking=True)
         mask = None if photo.mask is None else photo.mask.to(device, non_blocking=True)
         is_there = stream.record_event()
-    return dataclasses.replace(photo, pixels=pixels, mask=mask), is_there
+    return replace(photo, pixels=pixels, mask=mask), is_there
 
 
 @torch.no_grad()

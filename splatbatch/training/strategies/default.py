@@ -80,21 +80,15 @@ class Default(Strategy):
                 remove(self.gaussians, self.optimizers, self._state, outside)
             self._rule.refine(self.gaussians, self.optimizers, self._state, step)
             has_changed = True
-        if plan.prune_at and step == plan.prune_at:
-            has_changed |= self._prune()
+        loss_db = self.recipe.refinement.prune_loss_db
+        if plan.prune_at and step == plan.prune_at and self.pruning_views and loss_db:
+            leaves = prunable(self.gaussians, self.pruning_views, loss_db)  # the Gaussians of least importance
+            remove(self.gaussians, self.optimizers, self._state, leaves)
+            has_changed |= bool(leaves.any())
         if plan.reset_every and 0 < step < plan.reset_stop and step % plan.reset_every == 0:
             reset_opa(self.gaussians, self.optimizers, self._state, value=2 * self._rule.prune_opa)
             has_changed = True
         return has_changed
-
-    def _prune(self) -> bool:
-        """Remove the Gaussians of least importance (see `prunable`); return whether any was removed."""
-        loss_db = self.recipe.refinement.prune_loss_db
-        if self.pruning_views is None or not loss_db:
-            return False
-        leaves = prunable(self.gaussians, self.pruning_views, loss_db)
-        remove(self.gaussians, self.optimizers, self._state, leaves)
-        return bool(leaves.any())
 
     def has_grown(self, step: int) -> bool:
         """Return whether refinement and pruning by importance have ended at this step."""

@@ -107,12 +107,11 @@ class PruningViews:
         Raises:
             TrainerError: there are no kernels for the GPU.
         """
-        errors = [self._error(self._draw(gaussians, photo), photo) for photo in photos]
+        errors = []
+        for photo in photos:
+            colors, target = masked(*photo.to_compare(self._draw(gaussians, photo)), photo.valid())
+            errors.append((colors - target).square().sum())
         return float(torch.stack(errors).double().sum())
-
-    def _error(self, colors: Tensor, photo: PosedImage) -> Tensor:
-        colors, target = masked(*photo.to_compare(colors), photo.valid())
-        return (colors - target).square().sum()
 
     def _draw(self, gaussians: Mapping[str, Tensor], photo: PosedImage) -> Tensor:
         return rasterize(self.border.with_backdrop(gaussians), photo.view, self.options, self.capacity).colors

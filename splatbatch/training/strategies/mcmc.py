@@ -56,17 +56,13 @@ class Mcmc(Strategy):
         plan = self.plan
         if not plan.refine_start < step < plan.refine_stop or step % plan.refine_every:
             return False
-        self._relocate()
-        self._rule._add_new_gs(self.gaussians, self.optimizers, self._binoms)
-        return True
-
-    def _relocate(self) -> None:
-        """Relocate Gaussians that are too transparent or have left the reach of the patch."""
         min_opacity, outside = self._rule.min_opacity, self.border.out_of_bounds(self.gaussians)
         dead = self.gaussians["opacities"].sigmoid() <= min_opacity
         dead = dead if outside is None else dead | outside
         if dead.any() and not dead.all():
             ops.relocate(self.gaussians, self.optimizers, {}, dead, self._binoms, min_opacity)
+        self._rule._add_new_gs(self.gaussians, self.optimizers, self._binoms)
+        return True
 
     def has_grown(self, step: int) -> bool:
         """Return whether refinement has ended at this step, or the cap is reached, so that no Gaussians are added."""
