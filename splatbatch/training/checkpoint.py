@@ -43,7 +43,7 @@ class RunState:
     strategy: Strategy
     """Strategy of the run, with the Gaussians and their optimizers."""
     evaluator: Evaluator
-    movers: TransientMask
+    transients: TransientMask
     """Masks of what moves between photographs, as people and cars."""
 
     def kind(self) -> str:
@@ -61,7 +61,7 @@ class RunState:
             "gaussians": {name: value.detach() for name, value in gaussians.items()},
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.strategy.optimizers.items()},
             "strategy": self.strategy.state(),
-            "movers": self.movers.state(),
+            "movers": self.transients.state(),
             "evaluations": json.dumps(self.evaluator.evaluations),
             "early_stopping": json.dumps(self.evaluator.early.state()),
             "random": torch.get_rng_state(),
@@ -86,7 +86,7 @@ class RunState:
             for group in optimizer.param_groups:
                 group.update(_moved(group, device))  # learning rates may be tensors
         self.strategy.restore(_moved(record["strategy"], device))
-        self.movers.restore(_moved(record["movers"], device))
+        self.transients.restore(_moved(record["movers"], device))
         self.evaluator.evaluations[:] = json.loads(record["evaluations"])
         self.evaluator.early.restore(json.loads(record["early_stopping"]))
         torch.set_rng_state(record["random"])
