@@ -103,9 +103,6 @@ def _rasterize_cpu(
         # The tensor of the autograd graph itself: strategies call retain_grad() on it and read .grad or .absgrad.
         "means2d": footprints.means2d,
         "radii": footprints.radii,
-        "depths": footprints.depths,
-        "conics": footprints.conics,
-        "opacities": footprints.opacities,
     }
     return Rendering(images[0], alphas[0], info)
 

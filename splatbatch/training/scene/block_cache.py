@@ -139,7 +139,9 @@ class BlockCache:
             self._held[one] = self._held.pop(one)  # moved to the end: the first is the least recently used
             yield self._held[one]
         for batch in self._batches([one for one in wanted if one not in self._held]):
-            self._make_room(sum(int(self.blocks.counts[one]) for one in batch))
+            num = sum(int(self.blocks.counts[one]) for one in batch)
+            while self._held and sum(len(rows) for rows in self._held.values()) + num > self.most:
+                del self._held[next(iter(self._held))]
             for one, rows in self.blocks.rows(batch).items():
                 self.num_loaded += len(rows)
                 self._held[one] = torch.from_numpy(rows).to(self.device)
@@ -154,10 +156,6 @@ class BlockCache:
             batch.append(one)
         if batch:
             yield batch
-
-    def _make_room(self, num: int) -> None:
-        while self._held and sum(len(rows) for rows in self._held.values()) + num > self.most:
-            del self._held[next(iter(self._held))]
 
 
 def _in_model(frame: LocalFrame, view: RenderCamera) -> RenderCamera:

@@ -298,7 +298,18 @@ class SeamSides:
         """
         for shot in shots:
             one, other = (self._shown(side, shot.photo.view, shot.frame) for side in (self.one, self.other))
-            self._compare(one, other)
+            both = one.is_common & other.is_common
+            self._num_views += 1
+            self._num_pixels += both.numel()
+            self._num_one += one.num_common
+            self._num_other += other.num_common
+            difference = (one.colors[both] - other.colors[both]).cpu().numpy()
+            step = (2 * (one.depths[both] - other.depths[both]) / (one.depths[both] + other.depths[both])).cpu().numpy()
+            self._num_compared += len(step)
+            self._squares += float(np.square(difference.astype(np.float64)).sum())
+            stride = max(1, math.ceil(len(step) / MOST_PIXELS))
+            self._differences.append(difference[::stride])
+            self._steps.append(step[::stride])
 
     def _shown(self, side: PatchRenderer, view: RenderCamera, frame: LocalFrame) -> SideView:
         own, every = side.seen_from(frame, view)
@@ -307,20 +318,6 @@ class SeamSides:
         is_common = (alphas > OPAQUE) & self.band.holds(places_of(depths, view), frame)
         num_common = int(self.band.holds(own["means"], frame).sum())
         return SideView(rasterize(every, view, options).colors.clamp(0, 1), depths, is_common, num_common)
-
-    def _compare(self, one: SideView, other: SideView) -> None:
-        both = one.is_common & other.is_common
-        self._num_views += 1
-        self._num_pixels += both.numel()
-        self._num_one += one.num_common
-        self._num_other += other.num_common
-        difference = (one.colors[both] - other.colors[both]).cpu().numpy()
-        step = (2 * (one.depths[both] - other.depths[both]) / (one.depths[both] + other.depths[both])).cpu().numpy()
-        self._num_compared += len(step)
-        self._squares += float(np.square(difference.astype(np.float64)).sum())
-        stride = max(1, math.ceil(len(step) / MOST_PIXELS))
-        self._differences.append(difference[::stride])
-        self._steps.append(step[::stride])
 
     def figures(self) -> SeamMeasurement:
         """Return the figures over all views.
