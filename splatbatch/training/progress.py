@@ -61,7 +61,7 @@ class ProgressRecorder:
 
     def end_at(self, step: int) -> None:
         """Set an earlier end of the run, after `step` steps, as early stopping decides, and record this number."""
-        self._planned_steps, self._max_steps = self._planned_steps or self._max_steps, step
+        self._planned_steps, self._max_steps = self._max_steps, step
         if self._expected is not None:
             self._expected = replace(self._expected, max_steps=step)
         self._write()

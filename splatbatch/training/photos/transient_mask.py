@@ -137,7 +137,9 @@ class TransientMask:
         cells_of_all = ResidualGrid.of(here)
         off = [large(one.residual > LEAST) for one in here]
         suspects = [index for index, is_off in enumerate(off) if is_off.any()]
-        places = _fetched([self._places(drawn, compared[index].view, capacity) for index in suspects])
+        views = [compared[index].view for index in suspects]
+        depths = (depth_of(drawn, view, self._options, capacity)[0] for view in views)
+        places = _fetched([middles(*seen) for seen in zip(depths, views, strict=True)])
         before, self._sure, self._cells = self._sure, {}, {}
         for index, place in zip(suspects, places, strict=True):
             name, seen = self._photos[index].name, cells_of_all.seen_from(index, place)
@@ -187,10 +189,6 @@ class TransientMask:
         valid = small.valid()
         off = off if valid is None else torch.where(valid, off, torch.nan)
         return ResidualMap(small.view, avg_pool2d(off, CELL_PX).abs().amax(dim=0), rendering.info.get("num_entries"))
-
-    def _places(self, drawn: Mapping[str, Tensor], view: RenderCamera, capacity: int | None) -> Tensor:
-        depths, _ = depth_of(drawn, view, self._options, capacity)
-        return middles(depths, view)
 
 
 def middles(depths: Tensor, view: RenderCamera) -> Tensor:
