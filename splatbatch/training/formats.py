@@ -63,11 +63,11 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     scale = usual_scale([model.images])
     found: dict[str, list[Figures]] = {name: [] for name in stores}
     for shot in photographs.shots(names, scale, device, tone_in(settings)):
-        if shot.photo.counts():
+        if (photo := shot.photo).counts():
             shown = {name: _shown(store, shot, recipe) for name, store in stores.items()}
             for name, colors in shown.items():
-                psnr, between = (_psnr(colors, target, shot.photo) for target in (shot.photo.target(), shown[ORIGINAL]))
-                found[name].append({"psnr": psnr, "between": between})
+                between = _psnr(colors, shown[ORIGINAL], photo)
+                found[name].append({"psnr": _psnr(colors, photo.target(), photo), "between": between})
     if not any(found.values()):
         raise SceneError(f"{settings.images}: the masks ignore every pixel of all photographs: correct the masks")
     return {"num_photos": len(found[ORIGINAL]), "splats": {name: _mean(figures) for name, figures in found.items()}}
