@@ -53,7 +53,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
     step = start = checkpoints.resume(state)
     capacity = TileCapacity(gaussians, views.training, options, views.border)
     graphed = GraphedStep(Step(strategy, capacity, early.decays()))
-    if early.tail_from is not None:
+    if early.tail_from is not None:  # resumed in the tail
         early.begin_tail(early.tail_from, start)
         graphed.begin_tail(early.decays())
     chosen = islice(shuffled(views.training, training.seed), start, None)
@@ -61,19 +61,21 @@ def train(  # noqa: PLR0915 - it reads top to bottom
     photos = prefetch(sized, gaussians["means"].device)
 
     while step < early.last_step:
+        # without people and cars, which one photograph shows; coarse to fine: pixels grow, and the cap with them
         transients.step_begins(step, gaussians, capacity.entries)
         photo = transients.without(next(photos))
         if (growth := sizes.factor(max(start, step - 1)) / sizes.factor(step)) > 1:
             capacity.resize(growth**2)
         strategy.limit(sizes.budget(step))
 
+        # render, compare, backpropagate, take a step of Adam: on a GPU as one recording; then densify, prune and reset
         sh_degree, is_due = min(training.sh_degree, step // plan.sh_every), progress.due(step)
         learned = graphed(photo, sh_degree, is_watched=is_due)
         if is_due:
             progress.step(step, learned.loss, gaussians, learned.norms())
         graphed.refine(step, is_due=is_due)
 
-        # growth has ended: all degrees of the harmonics, full-size photographs, and no further Gaussians
+        # the run may end early once growth has: all degrees of harmonics, full-size photographs, no further Gaussians
         is_grown = step >= plan.sh_every * training.sh_degree and sizes.factor(step) == 1 and strategy.has_grown(step)
         step += 1
         is_plateau = is_grown and early.is_due(step) and early.check(step, gaussians, capacity.entries)
