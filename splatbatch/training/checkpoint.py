@@ -125,13 +125,15 @@ class Checkpoints:
             record = torch.load(self.resume_from, map_location="cpu", weights_only=True)
             step, why = int(record["step"]), ""
             if (record["format"], record["identity"]) != (FORMAT, self.identity):
-                why = "checkpoint of other settings or photographs"
+                why = f"{self.resume_from}: checkpoint of other settings or photographs: training starts at step 0"
             elif record["kind"] != changing.kind():
-                why = "checkpoint of another device or other GPU kernels"
+                why = (
+                    f"{self.resume_from}: checkpoint of another device or other GPU kernels: training starts at step 0"
+                )
         except Exception as error:  # noqa: BLE001 - torch raises what it likes over a file that is not whole
-            why = f"checkpoint cannot be read ({error})"
+            why = f"{self.resume_from}: checkpoint cannot be read ({error}): training starts at step 0"
         if why:
-            self.progress.warn(f"{self.resume_from}: {why}: training starts at step 0")
+            self.progress.warn(why)
             return 0
         changing.restore(record["run"])
         changing.evaluator.resumed_from = {"attempt": self.resume_from.parent.name, "step": step}
