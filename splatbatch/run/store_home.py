@@ -241,8 +241,8 @@ class HomeSide:
         """Close tasks that too many workers have started in vain; wait no more for those that are closed."""
         for name, bundle in self.bundles.items():
             one = seen.state(name)
-            if one.generation >= MOST_HANDLINGS and one.is_open and self.watch.is_dead(name, one):
-                why = f"given up: {one.generation} workers have started this task, and none has finished"
+            if one.num_in_vain >= MOST_HANDLINGS and one.is_open and self.watch.is_dead(name, one):
+                why = f"given up: {one.num_in_vain} workers have started this task, and none has finished"
                 log_line(f"{bundle.task}: {why}")
                 self._close([name], why)
         states = [(bundle.task, seen.state(name)) for name, bundle in self.bundles.items()]

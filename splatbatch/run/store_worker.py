@@ -128,17 +128,17 @@ class StoreWorker:
         idle_since, unfit = time.monotonic(), 0
         while True:
             seen = exchange.listing(self._asks)
+            # bundles of other workers may become free again
+            is_due = any(one.is_open and self._not_before.get(name) != NEVER for name, one in seen.bundles.items())
+            if is_due and self._end - time.monotonic() < MARGIN_S + self._took_s:
+                return AGAIN  # before a claim, since a claim without a result counts as made in vain
             if claimed := self._claim(seen):
-                if self._stop() or self._end - time.monotonic() < MARGIN_S + self._took_s:
-                    return AGAIN  # the last status lets the claim go
                 error = self._train(*claimed, seen)
                 unfit = unfit + 1 if error else 0
                 if error and unfit >= MOST_UNFIT:
                     raise error
                 idle_since = time.monotonic()
                 continue
-            # bundles of other workers may become free again
-            is_due = any(one.is_open and self._not_before.get(name) != NEVER for name, one in seen.bundles.items())
             if not is_due if not self.idle_s else time.monotonic() - idle_since > self.idle_s:
                 return SplatbatchError.exit_code if self.ended["failed"] else 0
             courier.pause(POLL_S, self._hooks)

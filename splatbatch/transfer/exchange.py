@@ -40,7 +40,7 @@ SILENCE_S = 180.0
 FINAL = ("trained", "failed")
 """Outcomes of a result after which no other worker tries the task: home decides what is next."""
 MOST_HANDLINGS = 8
-"""Most claims of a bundle; after these no worker claims the bundle again, and home gives it up."""
+"""Most claims in vain of a bundle; after these no worker claims the bundle again, and home gives it up."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,11 @@ class BundleState(TypedRecord):
     def is_open(self) -> bool:
         """Whether a worker should still train the bundle: it is not closed by home, and has no final result."""
         return not (self.is_closed or self.is_final)
+
+    @property
+    def num_in_vain(self) -> int:
+        """Number of claims, without those of workers that were told to stop: these say nothing about the bundle."""
+        return self.generation - [*self.results.values()].count("stopped")
 
 
 @dataclass(frozen=True)
@@ -237,7 +242,7 @@ class StoreWatch:
     def due(self, seen: StoreListing, me: str, unfit: frozenset[str] = frozenset()) -> list[str]:
         """Return the hashes of the bundles that a worker may claim; empty if there are none.
 
-        They are open, have no living worker, and fewer than `MOST_HANDLINGS` claims.
+        They are open, have no living worker, and fewer than `MOST_HANDLINGS` claims in vain.
 
         Their order differs from worker to worker, so that not all workers claim the same bundle.
 
@@ -249,7 +254,7 @@ class StoreWatch:
         free = [
             name
             for name, one in seen.bundles.items()
-            if one.is_open and name not in unfit and one.generation < MOST_HANDLINGS and self.is_dead(name, one)
+            if one.is_open and name not in unfit and one.num_in_vain < MOST_HANDLINGS and self.is_dead(name, one)
         ]
         return sorted(free, key=lambda one: _digest(f"{me} {one}".encode()))
 

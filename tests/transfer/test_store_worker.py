@@ -19,6 +19,7 @@ from splatbatch.run.interruption import Interruption
 from splatbatch.run.store_worker import StoreWorker
 from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.courier import Order
+from splatbatch.transfer.exchange import MOST_HANDLINGS, BundleState, StoreListing, StoreWatch
 
 
 class SlowToClaim(InProcessCourier):
@@ -60,6 +61,27 @@ def test_a_claim_that_is_under_way_when_it_is_told_to_stop_is_let_go(
         assert worker.work() == 75
     assert SlowToClaim.claimed == 1
     assert sorted((one["state"], one["claims"]) for one in bundles(url)) == [("waiting", 0), ("waiting", 1)]
+
+
+def test_a_worker_with_too_little_time_left_claims_nothing(
+    batch: FakeBatch, sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim would count as made in vain: eight such workers would cost the patch."""
+    url = sites["folder"].below("too-little-time")
+    run(batch.make("p0", **QUICK), url, "pack", "--to", url)
+    monkeypatch.setattr(courier, "Courier", InProcessCourier)
+    (scratch := tmp_path / "scratch").mkdir()
+    worker = StoreWorker(url, cast("Interruption", OnceClaimed()), scratch, for_s=1000.0)
+    worker._took_s = 2000.0
+    assert worker.work() == 75
+    assert [(one["state"], one["claims"]) for one in bundles(url)] == [("waiting", 0)]
+
+
+@pytest.mark.parametrize(("num_stopped", "due"), [(0, []), (1, ["a"]), (8, ["a"])])
+def test_workers_that_were_told_to_stop_do_not_cost_a_patch(num_stopped: int, due: list[str]) -> None:
+    results = {f"a.{number}.stopped.h": "stopped" for number in range(num_stopped)}
+    seen = StoreListing({"a": BundleState(generation=MOST_HANDLINGS, results=results)})
+    assert StoreWatch().due(seen, "me") == due
 
 
 def test_a_worker_leaves_to_others_what_its_machine_cannot_train_and_ends(
