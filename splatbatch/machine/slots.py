@@ -33,6 +33,8 @@ CONTEXT_MIB = 1024.0
 """Most GPU memory, in MiB, of a process that has opened its CUDA context and computed something small."""
 MARGIN_MIB = 1024
 """GPU memory in MiB that must stay free where attempts, or others, share a GPU, beyond the sum of their footprints."""
+CROWDED_SHARE = 0.25
+"""Share of a GPU's memory from which what others hold of it explains that attempts run out of memory."""
 UNKNOWN_HOST_MIB = 4000
 """Host memory in MiB that must be free to prepare the next attempt ahead (a standby), if its needs are unknown.
 
@@ -205,8 +207,8 @@ class SlotGate:
         known = [one for one in footprints if one is not None]
         if len(known) < len(footprints) or sample.used_mib is None or sample.total_mib is None:
             return "how much memory attempts take here is not known yet"
-        ours = self._ours_mib() + sum(known[1:])
-        if reason := gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=ours):
+        ours, wanted = self._ours_mib() + sum(known[1:]), sum(known) + MARGIN_MIB
+        if reason := gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=ours, wanted_mib=wanted):
             return reason
         taken = max(sample.used_mib, (self._before.used_mib or 0) + ours)
         lack = taken + known[0] + MARGIN_MIB - sample.total_mib
@@ -240,11 +242,25 @@ class SlotGate:
     def is_tight(self) -> bool:
         """Return whether several attempts leave less than half of `MARGIN_MIB` of the GPU free.
 
-        False if NVML does not say.
+        False if NVML does not say, and while the GPU is crowded.
         """
         sample = self._sample() if len(self.tenants) > 1 else GpuSample()
         used_mib, total_mib = sample.used_mib, sample.total_mib
-        return used_mib is not None and total_mib is not None and total_mib - used_mib < MARGIN_MIB / 2
+        is_short = used_mib is not None and total_mib is not None and total_mib - used_mib < MARGIN_MIB / 2
+        return is_short and not self.is_crowded()
+
+    def is_crowded(self, ended: Key = "") -> bool:
+        """Return whether programs that came after the batch began hold more than `CROWDED_SHARE` of the GPU.
+
+        False if that is unknown, as without NVML.
+
+        Args:
+            ended: key of an attempt that has ended, but still has its slot; empty: there is none.
+        """
+        taken = [one.footprint_mib or math.inf for key, one in self.tenants.items() if key != ended]
+        sample, ours_mib = self._sample(), self._ours_mib() + sum(taken)
+        more_mib = (sample.used_mib or 0) - (self._before.used_mib or 0) - ours_mib
+        return more_mib > CROWDED_SHARE * (sample.total_mib or 0)
 
     def given_up(self, now: float) -> bool:
         """Return whether the gate of the empty slot has stayed shut for longer than `cooldown.longest_s`.
@@ -293,6 +309,10 @@ class Slots:
         False for unknown slots.
         """
         return slot.name in self._gates and self._gates[slot.name].has_room_for_context()
+
+    def is_crowded(self, slot: Slot, ended: Key) -> bool:
+        """Return whether others hold much of a slot's GPU, see `SlotGate.is_crowded`; False for unknown slots."""
+        return slot.name in self._gates and self._gates[slot.name].is_crowded(ended)
 
     def note_contexts(self, contexts: Mapping[str, int]) -> None:
         """Set the number of standby processes that hold a CUDA context, by name of slot.

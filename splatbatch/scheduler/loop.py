@@ -7,7 +7,7 @@ the CPU.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from splatbatch import isolated
@@ -180,11 +180,14 @@ class Loop(LoopState):
         if end != Exited(0):
             standby.discard_contexts(self, [one.slot.name])
         if isinstance(outcome, Failed):
-            if (cause := outcome.diagnosis.cause) == DISK_FULL:
+            diagnosis = outcome.diagnosis
+            if diagnosis.cause == DISK_FULL:
                 self._disk.shut(self.clock.now(), f"the disk is full, as the attempt at {task.name} shows")
-            if cause == "cuda_oom" and one.num_company:
+            elif diagnosis.cause == "cuda_oom" and self.slots.is_crowded(one.slot, one.key):
+                diagnosis = replace(diagnosis, action="retry")  # memory that others hold is waited for
+            elif diagnosis.cause == "cuda_oom" and one.num_company:
                 self._sharing.ran_out_of_memory(1 + one.num_company)
-            self._retries.failed(one, outcome.diagnosis, self.clock.now())
+            self._retries.failed(one, diagnosis, self.clock.now())
 
     def _handle_error(self, task: Task, error: Exception, phase: str = "start") -> None:
         """Record an error as a failure of its task, so that all other tasks go on.

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from fake_batch import FakeBatch
-from simulated import OOM, TOTAL_MIB, Script, Simulation
+from simulated import CROWDED_MIB, OOM, TOTAL_MIB, Script, Simulation
 
 from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import Trained
@@ -94,6 +94,30 @@ def test_who_ran_out_of_memory_beside_another_is_tried_alone_and_loses_no_rung(s
     assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
     assert [event["changes"] for event in simulation.batch.events("attempt_started")] == [{}] * 4
     assert world.at("ends", "p0") <= [at for at, what, who in world.history if (what, who) == ("begins", "p1")][1]
+
+
+def test_who_finds_the_memory_held_by_a_newcomer_waits_and_loses_no_rung(simulation: Simulation) -> None:
+    """CUDA's message has no sizes where the context could not be opened; NVML says who holds the memory."""
+    world = simulation.patches(p0=[Script(log="RuntimeError: CUDA error: out of memory", fails_after_s=5), Script(10)])
+    world.squatter_mib = lambda time, _: CROWDED_MIB if 3 < time < 60 else 0
+    assert isinstance(simulation.run()["p0"], Trained)
+    assert [event["changes"] for event in simulation.batch.events("attempt_started")] == [{}] * 2
+    assert next(reversed([at for at, what, _ in world.history if what == "begins"])) >= 60
+
+
+def test_a_newcomer_that_takes_the_memory_costs_no_seat_once_it_is_gone(simulation: Simulation) -> None:
+    world = simulation.patches(**{f"p{number}": Script(20) for number in range(8)})
+    world.scripts["p1"] = [Script(log=OOM, fails_after_s=5), Script(20)]
+    world.squatter_mib = lambda time, _: CROWDED_MIB if 3 < time < 30 else 0
+    simulation.run(executor=AUTO)
+    assert [event["patches_per_gpu"] for event in simulation.batch.events("packing")] == [4]
+
+
+def test_beside_a_newcomer_that_leaves_room_all_seats_are_taken(simulation: Simulation) -> None:
+    world = simulation.patches(**{f"p{number}": Script(20) for number in range(8)})
+    world.squatter_mib = lambda time, _: TOTAL_MIB / 2 if time > 5 else 0
+    simulation.run(executor={"patches_per_gpu": 4})
+    assert world.time < 45
 
 
 @pytest.mark.all
