@@ -171,6 +171,7 @@ def test_a_scene_without_patches_ends_with_3(
         (["retry", "--patch", "p10"], ["p10: no such patch", "Did you mean p1"]),
         (["explain", "p5", "--log"], ["p5: no such patch"]),
         (["explain", "p0", "--attempt", "3"], ["p0: no attempt 3 (there are: none)", "hint: "]),
+        (["explain", "p0", "--attempt", "0"], ["p0: no attempt 0 (there are: none)", "hint: "]),
         (["retry"], ["no patch given", "retry p5", "--failed"]),
         (["retry", "--patch", "p0", "--set", "training.seed"], ["should have the form KEY=VALUE", "hint: "]),
         (["retry", "--patch", "p0", "--set", "training.sed=1"], ["training.sed: unknown setting", "training.seed"]),

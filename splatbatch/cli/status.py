@@ -253,9 +253,8 @@ def explain(
     json_: JsonOption = False,
     log: Annotated[bool, Option("--log", help="Print the log of an attempt instead.")] = False,
     attempt: Annotated[
-        int,
-        Option("--attempt", "-a", metavar="N", help="Number of the attempt; default: the latest.", show_default=False),
-    ] = 0,
+        Optional[int], Option("--attempt", "-a", metavar="N", help="Number of the attempt; default: the latest.")
+    ] = None,
     exit_code: Annotated[
         Optional[int], Option(metavar="N", help="Exit code of the program; -9 or 137 means killed.")
     ] = None,
@@ -266,7 +265,7 @@ def explain(
 
     config, chosen = named_batch(config, names)
     name = the_one(chosen)
-    if log or attempt:
+    if log or attempt is not None:
         return print_log(name, attempt_of(open_batch(config, [name]), name, attempt))
     path = Path(name)
     if exit_code is not None or ((os.sep in name or path.exists()) and not path.is_dir()):

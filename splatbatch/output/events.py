@@ -230,7 +230,7 @@ class Accepted(Event, event="accepted"):
 
     patch: str
     attempt: int | None
-    """Number of the attempt; 0: the latest attempt at that time, None: unknown."""
+    """Number of the attempt; 0, only in ledgers of earlier versions: the latest at that time; None: unknown."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def accept(batch: Batch, name: str, number: int) -> Result:
     Args:
         batch: the batch, opened for this patch alone.
         name: the name of the patch, for messages.
-        number: the number of the attempt; 0: the latest, for which the ledger records the number 0.
+        number: the number of the attempt.
 
     Returns:
         The record of the splat that is accepted.

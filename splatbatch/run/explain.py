@@ -121,8 +121,8 @@ def diagnose_log_file(log: Path, exit_code: int | None, config: Path | None) -> 
     return diagnose(Evidence(None if exit_code is None else Exited(exit_code), *read_ends(log), own=signatures))
 
 
-def attempt_of(batch: Batch, name: str, number: int) -> AttemptFolder:
-    """Return the attempt at a patch with a number; 0: the latest attempt.
+def attempt_of(batch: Batch, name: str, number: int | None) -> AttemptFolder:
+    """Return the attempt at a patch with a number; None: the latest attempt.
 
     The batch must be opened for this patch alone.
 
@@ -130,7 +130,7 @@ def attempt_of(batch: Batch, name: str, number: int) -> AttemptFolder:
         ConfigError: there is no such attempt, or the patch has several variants.
     """
     attempts = batch.output.patch(single_task(batch.tasks, name).name).attempts()
-    if chosen := [folder for folder in attempts if number in (0, folder.number)]:
+    if chosen := [folder for folder in attempts if number in (None, folder.number)]:
         return chosen[-1]
     have = ", ".join(str(folder.number) for folder in attempts) or "none"
     raise ConfigError(f"{name}: no attempt {number} (there are: {have})", f"See `splatbatch explain {name}`.")

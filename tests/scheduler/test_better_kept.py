@@ -12,6 +12,10 @@ import pytest
 import yaml
 from fake_batch import FakeBatch
 
+from splatbatch import accept
+from splatbatch.errors import ConfigError
+from splatbatch.tasks.batch import open_batch
+
 SET = ("--set", "training.init_scale=40")
 
 
@@ -91,6 +95,8 @@ def test_accept_names_what_cannot_be_accepted(trained: FakeBatch) -> None:
     for number, words in (("1", "its splat file is missing"), ("7", "no attempt 7 (there are: 1)")):
         ended = trained.run("accept", "p0", "--attempt", number)
         assert (ended.returncode, words in ended.stderr) == (2, True)
+    with pytest.raises(ConfigError, match=r"p0: no attempt 0 \(there are: 1\)"):
+        accept(open_batch(trained.config, ["p0"]), "p0", 0)
 
 
 def test_another_setting_is_reason_enough_for_a_retry_and_the_same_one_is_not(trained: FakeBatch) -> None:
