@@ -220,7 +220,8 @@ class FinishedBatch:
         except Exception as error:  # noqa: BLE001 - an internal fault must not hide the result of the training
             why = f"error in splatbatch itself: {type(error).__name__}: {error}"
         if found is None:
-            why, again = (why, f"splatbatch {what}") if why else (f"interrupted ({self.interruption.reason()})", TRAIN)
+            again = f"splatbatch {what}" if why or what != "publish" else TRAIN  # which merges a cut scene first
+            why = why or f"interrupted ({self.interruption.reason()})"
             found = follow_up_result(what, LEFT_OUT, f"not {SAID[what]}: {why}", again)
         self.batch.output.note_afterwards(what, found)
         return found

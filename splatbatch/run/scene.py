@@ -114,7 +114,7 @@ def _merge(options: SceneOptions, trained: FinishedBatch) -> FollowUpResult:
     allow_missing = trained.batch.config.publish.allow_missing
     if trained.code not in (0, NOT_WHOLE) or (trained.code and not allow_missing):
         words = "not merged: a patch is missing; set `publish.allow_missing: true` to merge the others"
-        return follow_up_result("merge", LEFT_OUT, words, TRAIN)
+        return follow_up_result("merge", LEFT_OUT, words, f"{TRAIN} && splatbatch merge")
     trained.say("merge: step 3 of 4")
     trained.show(trained.merge(allow_missing=allow_missing, clean=options.clean))
     return follow_up_result("merge", DONE, f"merged: {trained.batch.output.scene.splat}")

@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from command_line import invoke
@@ -14,8 +16,11 @@ from fake_batch import FakeBatch
 
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.run.follow_ups import FollowUpTask
+from splatbatch.output.records.run import FollowUpResult
+from splatbatch.run.follow_ups import FinishedBatch, FollowUpTask
+from splatbatch.run.interruption import Interruption
 from splatbatch.scene.patches import Patch
+from splatbatch.tasks.batch import open_batch
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +78,16 @@ def test_it_is_interrupted_at_once(cut: FakeBatch, monkeypatch: pytest.MonkeyPat
     merge = cut.beside("merge").until((attempt / "start.json").exists)
     merge.send(signal.SIGTERM)
     assert merge.ended().returncode == 143
+
+
+@pytest.mark.parametrize(
+    ("what", "command"),
+    [("merge", "splatbatch merge"), ("evaluate", "splatbatch evaluate"), ("publish", "splatbatch train")],
+)
+def test_what_was_interrupted_names_the_command_that_makes_it(batch: FakeBatch, what: str, command: str) -> None:
+    """`train` merges only to publish, and evaluates nothing."""
+    opened = open_batch(batch.make("p0").config)
+    opened.output.create()
+    told_to_stop = cast("Interruption", SimpleNamespace(signal=15, reason=lambda: "SIGTERM"))
+    finished = FinishedBatch(opened, 0, told_to_stop, print, None, print)
+    assert finished.follow(what, lambda: FollowUpResult(what, "done")).command == command
