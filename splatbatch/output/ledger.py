@@ -198,10 +198,11 @@ def judged_attempts(output: OutputFolder) -> dict[tuple[str, int], AttemptEnded]
     """Return the event of the end of every attempt that was judged, by name of the task and number of the attempt.
 
     An attempt whose files could not be collected is left out: the next run judges it again. Of several events with one
-    number the last counts, as of a later attempt that could not be started.
+    number the last counts, but none without an exit, which may be of a later attempt that could not be started.
     """
-    return {
-        (event.patch, event.attempt): event
-        for event in events(output, AttemptEnded)
-        if event.attempt is not None and event.is_judged
-    }
+    ends = dict[tuple[str, int], AttemptEnded]()
+    for event in events(output, AttemptEnded):
+        number = event.attempt
+        if number is not None and event.is_judged and (event.exit or (event.patch, number) not in ends):
+            ends[event.patch, number] = event
+    return ends

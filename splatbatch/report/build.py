@@ -93,6 +93,8 @@ def _with(attempt: ReportedAttempt, event: OfAttempt) -> ReportedAttempt:
             return replace(attempt, slot=event.slot, started_at=event.t, changes=event.changes)
         case events.SlotNotReady():
             return replace(attempt, gate_s=event.waited_s, gate=event.reason)
+        case events.AttemptEnded(exit=None) if attempt.outcome:
+            return attempt  # the event is of a later attempt that could not be started
         case events.AttemptEnded():
             diagnosis = event.diagnosis
             return replace(

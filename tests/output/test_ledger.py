@@ -26,6 +26,7 @@ from splatbatch.output.events import (
 )
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger, events, judged_attempts, lines
+from splatbatch.report.build import attempts_of
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -78,6 +79,15 @@ def test_an_attempt_is_judged_when_its_end_stands_in_the_ledger(output: OutputFo
     for facts in ({}, {"attempt": None}):
         append_line(output.ledger, {"event": "attempt_ended", **facts})
     assert judged_attempts(output).keys() == {("p0", 2)}
+
+
+def test_an_attempt_keeps_its_end_where_a_later_one_could_not_be_started(output: OutputFolder) -> None:
+    """The failure to start has the number of the attempt before, as it has none of its own."""
+    Ledger(output.ledger).write(AttemptEnded.of("p0", 1, Stopped("SIGTERM"), exit=Exited(0)))
+    Ledger(output.ledger).write(AttemptEnded.of("p0", 1, FAILED, phase="start"))
+    assert judged_attempts(output)["p0", 1].outcome == "stopped"
+    (attempt,) = attempts_of(output.patch("p0"), list(events(output, AttemptEnded)))
+    assert attempt.outcome == "stopped"
 
 
 def test_the_lines_of_a_ledger_are_what_they_have_always_been(output: OutputFolder) -> None:
