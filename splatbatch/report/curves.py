@@ -178,17 +178,16 @@ def _points(lines: Lines, along: str, key: str) -> Points:
 def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return at most MOST_POINTS of the points, in order; the first and the last are kept.
 
-    Of every stretch between them the points with the lowest and the highest y are kept, so that peaks stay. In the
-    first and the last stretch, the end of the curve replaces one of these.
+    Of every stretch between them the points with the lowest and the highest y are kept, so that peaks stay.
     """
     if len(points) <= MOST_POINTS:
         return list(points)
-    size = math.ceil(2 * len(points) / MOST_POINTS)
+    size = math.ceil(2 * len(points) / (MOST_POINTS - 2))
     kept: list[tuple[float, float]] = []
     for start in range(0, len(points), size):
         stretch = points[start : start + size]
         kept += sorted({min(stretch, key=itemgetter(1)), max(stretch, key=itemgetter(1))})
-    return [points[0], *kept[1:-1], points[-1]]
+    return list(dict.fromkeys((points[0], *kept, points[-1])))
 
 
 def round_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:

@@ -296,9 +296,17 @@ def test_pictures_that_are_none_are_left_out(tmp_path: Path) -> None:
 def test_a_curve_is_thinned_but_keeps_its_peaks() -> None:
     points = [(float(i), 1.0 if i != 777 else 99.0) for i in range(5000)]
     kept = thin(points)
-    assert len(kept) <= MOST_POINTS + 2
+    assert len(kept) <= MOST_POINTS
     assert (777.0, 99.0) in kept
     assert [x for x, _ in kept] == sorted({x for x, _ in kept})
+
+
+@pytest.mark.parametrize("at", [1, 2, 4997, 4998])
+def test_a_thinned_curve_keeps_a_peak_beside_its_ends(at: int) -> None:
+    points = [(float(i), 99.0 if i == at else float(i % 2)) for i in range(5000)]
+    kept = thin(points)
+    assert (kept[0], kept[-1]) == (points[0], points[-1])
+    assert points[at] in kept
 
 
 def test_a_constant_curve_has_a_middle() -> None:
