@@ -25,6 +25,7 @@ from splatbatch.config import Recipe, Training
 from splatbatch.output.events import KINDS, NOTICES, Notice
 from splatbatch.output.records.record import TypedRecord
 from splatbatch.scene.memory_estimate import MemoryEstimate
+from splatbatch.scene.partition.record import json_schema as partition_schema
 from splatbatch.tasks.estimates import Forecast
 from splatbatch.tasks.fingerprint import recipe_hash
 
@@ -55,6 +56,8 @@ def keys_of_records() -> list[str]:
             importlib.import_module(module.name)
     every = subclasses(TypedRecord, BaseModel) - {Notice}
     found = {" ".join([*names_of(one), *getattr(one, "told", ())]) for one in every}
+    partition = partition_schema()  # of plain dataclasses, whose fields have other names in the file
+    found |= {" ".join(one["properties"]) for one in (partition, *partition["$defs"].values())}
     return sorted(found | {" ".join(names_of_event(name)) for name in NOTICES})
 
 
