@@ -154,7 +154,8 @@ def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
         found = {failure.diagnosis.cause for failure in _counting(history)}
         for cause in sorted(one for one in found if cause_of(one).stops_batch):
             for other in seen.setdefault(cause, []):
-                if cause_of(cause).lies_in == "machine" or _are_unlike(task, other):
+                are_unlike = task.patch != other.patch and (not task.variant or task.variant != other.variant)
+                if are_unlike or cause_of(cause).lies_in == "machine":
                     return f"{title(cause)} on {other} and on {task}: this machine or the settings are the cause"
             seen[cause].append(task)
     return _why_ours(failures)
@@ -172,11 +173,6 @@ def _why_ours(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
         return ""
     each = f"each time {'; '.join(worst[0])}: the other patches would fail the same way"
     return f"{title(INTERNAL_FAULT)} on {len(worst[1])} patches, {each}"
-
-
-def _are_unlike(one: TaskId, other: TaskId) -> bool:
-    """Return whether two tasks have neither patch nor variant in common."""
-    return one.patch != other.patch and (not one.variant or one.variant != other.variant)
 
 
 def resolve(rung: Rung, current: Mapping[str, object]) -> dict[str, Any]:

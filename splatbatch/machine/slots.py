@@ -295,13 +295,9 @@ class Slots:
         """Names of the slots in service."""
         return frozenset(self._gates)
 
-    def with_seat(self, *, alone: bool = False) -> frozenset[str]:
-        """Return the names of the slots with room for another attempt that trains (a seat); the GPUs are not looked at.
-
-        Args:
-            alone: whether that attempt must have the slot to itself.
-        """
-        return frozenset(name for name, gate in self._gates.items() if gate.has_seat(alone=alone))
+    def with_seat(self) -> frozenset[str]:
+        """Return the names of the slots with room for another attempt that trains (a seat); GPUs are not looked at."""
+        return frozenset(name for name, gate in self._gates.items() if gate.has_seat())
 
     def has_room_for_context(self, slot: Slot) -> bool:
         """Return whether a standby may open a CUDA context beside the attempt that trains on a slot.

@@ -194,15 +194,16 @@ def _size(path: Path) -> int:
     return max(0, file_fact(path).num_bytes)
 
 
-def judged_attempts(output: OutputFolder) -> dict[tuple[str, int], AttemptEnded]:
+def judged_attempts(output: OutputFolder) -> dict[tuple[str, int | None], AttemptEnded]:
     """Return the event of the end of every attempt that was judged, by name of the task and number of the attempt.
 
     An attempt whose files could not be collected is left out: the next run judges it again. Of several events with one
     number the last counts, but none without an exit, which may be of a later attempt that could not be started.
     """
-    ends = dict[tuple[str, int], AttemptEnded]()
-    for event in events(output, AttemptEnded):
-        number = event.attempt
-        if number is not None and event.is_judged and (event.exit or (event.patch, number) not in ends):
-            ends[event.patch, number] = event
-    return ends
+    judged = [event for event in events(output, AttemptEnded) if event.is_judged]
+    return {
+        (event.patch, event.attempt): event
+        for has_exit in (False, True)
+        for event in judged
+        if (event.exit is not None) == has_exit
+    }

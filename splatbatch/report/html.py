@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -80,7 +80,8 @@ def environment(*, is_html: bool) -> Environment:
         "ERROR_COLORS": [error_color(index / NUM_SWATCHES) for index in range(NUM_SWATCHES + 1)],
         "FULL_ERROR": f"{255 * FULL_ERROR:.0f}",
     }
-    made.filters |= {"figure_row": figure_row, "last_name": _last_name, "spell_json": _spell_json}
+    spell_json = partial(json.dumps, indent=1, sort_keys=True, default=str)
+    made.filters |= {"figure_row": figure_row, "last_name": _last_name, "spell_json": spell_json}
     return made
 
 
@@ -121,10 +122,6 @@ def fence_of(quoted: Sequence[str]) -> str:
 
 def _last_name(setting: str) -> str:
     return setting.rpartition(".")[2]
-
-
-def _spell_json(value: object) -> str:
-    return json.dumps(value, indent=1, sort_keys=True, default=str)
 
 
 def markdown(value: object) -> Markup:
