@@ -504,7 +504,14 @@ def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
     if why := here.why_unusable():
         raise ExecutorError(why, BROKEN)
     if config.gpus != "auto":
-        return tuple(_card(index, here.cards) for index in config.gpus)
+        by_index = {card.index: card for card in here.cards}
+        if missing := [index for index in config.gpus if index not in by_index]:
+            have = ", ".join(f"{card.index} ({card.name})" for card in here.cards) or "none"
+            raise ExecutorError(
+                f"executor.gpus: {missing}: no such GPU; NVML sees {have}",
+                "Check nvidia-smi and the driver, or set executor.gpus to auto, or to [] to train on the CPU.",
+            )
+        return tuple(by_index[index] for index in config.gpus)
     if not (cards := visible_cards()):
         hidden = "CUDA_VISIBLE_DEVICES hides every GPU" if here.cards else "NVML sees no GPU here"
         raise ExecutorError(
@@ -536,13 +543,3 @@ def visible_cards() -> tuple[gpu.Gpu, ...]:
             "Unset the variable, name one of these GPUs, or set executor.gpus; parts of a GPU (MIG) are not used.",
         )
     return tuple(dict.fromkeys(known))
-
-
-def _card(index: int, present: tuple[gpu.Gpu, ...]) -> gpu.Gpu:
-    if found := next((card for card in present if card.index == index), None):
-        return found
-    have = ", ".join(f"{card.index} ({card.name})" for card in present) or "none"
-    raise ExecutorError(
-        f"executor.gpus: [{index}]: no such GPU; NVML sees {have}",
-        "Check nvidia-smi and the driver, or set executor.gpus to auto, or to [] to train on the CPU.",
-    )
