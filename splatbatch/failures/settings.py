@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from splatbatch.config.recipe import MOST_GAUSSIANS
 from splatbatch.failures.causes import cause_of
@@ -63,7 +63,8 @@ def differences(
     of_batch = [
         SettingDifference(key, value, default[key], "by default")
         for key, value in batch.items()
-        if own.get(key) == value and key in default and RATES.fullmatch(key) and _is_far(value, default[key])
+        if own.get(key) == value and RATES.fullmatch(key) and is_number(value) and is_number(usual := default.get(key))
+        if usual and not 1 / FAR < value / usual < FAR
     ]
     return (*of_patch, *of_batch)
 
@@ -88,10 +89,6 @@ def spelt(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a number that can be compared; True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_far(value: Any, usual: Any) -> bool:
-    return is_number(value) and is_number(usual) and bool(usual) and not 1 / FAR < value / usual < FAR

@@ -205,5 +205,5 @@ def judged_attempts(output: OutputFolder) -> dict[tuple[str, int | None], Attemp
         (event.patch, event.attempt): event
         for has_exit in (False, True)
         for event in judged
-        if (event.exit is not None) == has_exit
+        if bool(event.exit) == has_exit
     }

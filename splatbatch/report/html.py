@@ -80,8 +80,11 @@ def environment(*, is_html: bool) -> Environment:
         "ERROR_COLORS": [error_color(index / NUM_SWATCHES) for index in range(NUM_SWATCHES + 1)],
         "FULL_ERROR": f"{255 * FULL_ERROR:.0f}",
     }
-    spell_json = partial(json.dumps, indent=1, sort_keys=True, default=str)
-    made.filters |= {"figure_row": figure_row, "last_name": _last_name, "spell_json": spell_json}
+    made.filters |= {
+        "figure_row": figure_row,
+        "last_name": _last_name,
+        "spell_json": partial(json.dumps, indent=1, sort_keys=True, default=str),
+    }
     return made
 
 

@@ -221,8 +221,9 @@ class FinishedBatch:
             why = f"error in splatbatch itself: {type(error).__name__}: {error}"
         if found is None:
             again = f"splatbatch {what}" if why or what != "publish" else TRAIN  # which merges a cut scene first
-            why = why or f"interrupted ({self.interruption.reason()})"
-            found = follow_up_result(what, LEFT_OUT, f"not {SAID[what]}: {why}", again)
+            found = follow_up_result(
+                what, LEFT_OUT, f"not {SAID[what]}: {why or f'interrupted ({self.interruption.reason()})'}", again
+            )
         self.batch.output.note_afterwards(what, found)
         return found
 

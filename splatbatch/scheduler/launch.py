@@ -94,7 +94,7 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
     slot = replace(slot, environment=()) if stands_by else slot  # go.json names its final slot
     running = RunningAttempt(task, Attempt(name, folder, job), slot, "standby" if stands_by else "running")
     limits = loop.config.limits.model_copy(update=dict(task.limits))
-    running.reading = isolated.start(partial(prepare, limits, loop.hooks.audited.get(name, "")), [running])
+    running.read_by(isolated.start(partial(prepare, limits, loop.hooks.audited.get(name, "")), [running]))
     if deadline:
         deadline.newest.append(running)
     return running
@@ -117,7 +117,7 @@ def begin(loop: LoopState, running: RunningAttempt, reading: Reading) -> Stopped
         if "refused" in record:  # its files have changed and failed the audit
             return PatchRejected(running.task.name, record["refused"], record["inputs"])
         running.note_inputs(Fingerprint.from_record(record["depends_on"]))
-        running.reading = None
+        running.read_by(None)
         if running.stage == "running":
             tell(loop, running)
         running.handle = loop.executor.submit(running.key, running.attempt.folder)

@@ -144,7 +144,7 @@ class Loop(LoopState):
         """
         now = self.clock.now()
         if one.reading is None and (self._disk.takes_writes(now) or self._disk.given_up(now)):
-            one.reading = isolated.start(partial(collect, end=ended.end, task=one.task), [one.attempt])
+            one.read_by(isolated.start(partial(collect, end=ended.end, task=one.task), [one.attempt]))
         is_over = one.reading is not None and self._take_in(one, ended.end, one.reading)
         if ended.has_slot and (is_over or now >= ended.since + KEEPS_SLOT_S):
             ended.has_slot = False
@@ -168,7 +168,7 @@ class Loop(LoopState):
             now = self.clock.now()
             self._disk.shut(now, str(error))
             self._retries.note(one.task, Failed(self._disk.diagnosis()))
-            one.reading = None
+            one.read_by(None)
             return self._disk.given_up(now)
 
     def _record(self, one: RunningAttempt, end: Exit, collected: Record) -> None:
@@ -231,8 +231,12 @@ class Loop(LoopState):
         ready, task = standby.next_task(self, now)
         if task is None or not self._has_room():
             return False
-        alone, on = self._retries.is_alone(task), ready.context if ready else None
-        offer = self.slots.offer(self._sharing.of(task), now, alone=alone, on=on)
+        offer = self.slots.offer(
+            self._sharing.of(task),
+            now,
+            alone=self._retries.is_alone(task),
+            on=ready.context if ready else None,
+        )
         if offer is None:
             for name, reason in self.slots.give_up_overdue(now).items():
                 self.ledger.write(Notice("slot_given_up", reason, slot=name))
@@ -279,7 +283,7 @@ class Loop(LoopState):
         except Exception as error:  # noqa: BLE001 - of one task only: see `_handle_error`
             self._handle_error(task, error)
             return
-        self.attempts[one.key] = one
+        self.add(one)
         self._take_slot(one, slot)
         if one.reading is not None:
             self._begin(one, one.reading)

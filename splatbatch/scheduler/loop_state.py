@@ -53,6 +53,10 @@ class LoopState:
         self.slots = Slots(self.executor.slots, self.config.cooldown, self.executor.shared_mib)
         self.queue = Queue(self.tasks, self.attempts, self.hooks, self.slots)
 
+    def add(self, one: RunningAttempt) -> None:
+        """Add an attempt to the open attempts."""
+        self.attempts[one.key] = one
+
     def running(self) -> list[RunningAttempt]:
         """Return the attempts that have a slot and have not ended: they are being prepared, or run."""
         return [one for one in self.attempts.values() if one.stage == "running"]

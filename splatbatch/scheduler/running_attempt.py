@@ -93,6 +93,17 @@ class RunningAttempt:
         """Set the fingerprint of the attempt's inputs (their hashes), once a reader process has computed it."""
         self.attempt = replace(self.attempt, job=replace(self.attempt.job, depends_on=depends_on))
 
+    def read_by(self, reading: Reading | None) -> None:
+        """Set the calls to the reader process that prepares or collects the attempt; None: the process has finished."""
+        self.reading = reading
+
+    def open_context(self, slot: Slot) -> None:
+        """Note the slot on which a standby opens its CUDA context.
+
+        From then on the standby can begin on this slot only.
+        """
+        self.context = slot
+
     def go(self, slot: Slot) -> None:
         """Note that a standby was ordered to begin on this slot."""
         self.slot, self.context, self.stage = slot, None, "running"

@@ -87,7 +87,7 @@ def top_up(loop: LoopState, now: float) -> None:
             loop.in_their_turn.add(task.id)
             continue
         loop.queue.take(task)
-        loop.attempts[standby.key] = standby
+        loop.add(standby)
 
 
 def open_contexts(loop: LoopState) -> None:
@@ -107,7 +107,7 @@ def open_contexts(loop: LoopState) -> None:
             ):
                 with suppress(OSError):  # otherwise it opens its context after go.json
                     judge.write_go(folder.ahead, slot)
-                    one.context = slot
+                    one.open_context(slot)
     discard_contexts(loop, {one.context.name for one in loop.ready() if one.context} - loop.slots.names)
     loop.slots.note_contexts(Counter(one.context.name for one in loop.attempts.values() if one.context))
 
