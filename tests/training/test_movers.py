@@ -128,7 +128,7 @@ def test_a_mover_is_left_out_and_said(patch: Patch, monkeypatch: pytest.MonkeyPa
 def test_a_run_goes_on_without_what_it_had_left_out(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transient_mask, "CELL_PX", 2)
     monkeypatch.setattr(transient_mask, "LOOKS", (0.4, 0.45))  # before the checkpoint: much is off yet
-    monkeypatch.setattr(transient_mask, "TIMES", 1.5)
+    monkeypatch.setattr(transient_mask, "TIMES", 1.2)
     monkeypatch.setattr(transient_mask, "STRONG", WEAK)
     monkeypatch.setattr(transient_mask, "LEAST_CELLS", 1)
     plant(patch.images)
