@@ -83,11 +83,8 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
         notes.append(f"{len(counts)} cameras: {spelled}")
     first: dict[str, str] = {}
     copies = [one.name for one, _, _ in usable if first.setdefault(one.sha256, one.name) != one.name]
-    notes += (
-        [f"{plural(len(copies), 'photograph')} with the same content as another ({list_some(copies)})"]
-        if copies
-        else []
-    )
+    if copies:
+        notes.append(f"{plural(len(copies), 'photograph')} with the same content as another ({list_some(copies)})")
     notes += said
     numbers = {what: number for number, what in enumerate(counts, start=1)}
     cameras = {camera.what: camera for _, camera, _ in reversed(usable)}  # each as its first photograph says

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatbatch.reconstruction.facts import MOST_NAMED, GpsFit, OtherComponent, ReconstructionRecord, RegisteredImage
+from splatbatch.reconstruction.mapping import names_in
 from splatbatch.reconstruction.matching import readable, two_views
 from splatbatch.reconstruction.stage import DATABASE, StageAttempt
 from splatbatch.scene.colmap.types import triple
@@ -49,7 +50,7 @@ def facts_of(
         OSError: a product of the stage "matching" cannot be copied.
     """
     plan, best = work.plan, models[0]
-    registered = {best.image(one).name for one in best.reg_image_ids()}
+    registered = names_in(best)
     names = [one.name for one in plan.photographs]
     looks: dict[str, dict[str, float]] = {}
     left_out = dict(plan.left_out)
@@ -57,7 +58,7 @@ def facts_of(
         looks |= made.facts.get("photographs", {})
         left_out |= made.facts.get("left_out", {})
     matches = matches_of(work, scratch)
-    components = [sorted(one.image(each).name for each in one.reg_image_ids()) for one in models]
+    components = [sorted(names_in(one)) for one in models]
 
     def usual(camera: int) -> float:
         """Return the median sharpness of a camera's photographs; 0 if none was measured."""

@@ -301,16 +301,16 @@ def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups:
         held_out = choose_holdout(patch, evaluation, model.images)
     findings = [*check_model(model, scribe, evaluation, len(held_out)), *check_rigs(model, scribe)]
     findings += check_geometry(found, scribe) if found else ()
+    folder, divisor = stored_photographs(patch.images)
     if found and not has_tracks(model):
         findings += check_in_view(model, scribe)
         if groups is None and not is_contradicted(findings):
-            lying = paths_of(stored_photographs(patch.images)[0], (image.name for image in model.images))
+            lying = paths_of(folder, (image.name for image in model.images))
             paths = ((row, lying.get(image.name)) for row, image in enumerate(model.images))
             findings += check_pairs(model, {row: path for row, path in paths if path and Path(path).is_file()}, scribe)
     if patch.name != SOURCE and not any(one.severity == "error" for one in findings):  # else poses may be wrong
         findings += check_overlap(model, scribe, held_out)
     findings += check_beside(patch, model.images, scribe)
-    folder, divisor = stored_photographs(patch.images)
     judged = replace(model, images=with_cameras(model.images, scribe.alike))
     return _PatchAudit(
         replace(patch, images=folder),

@@ -49,7 +49,6 @@ Patches of usual flights have 0 to 0.16; with every second photograph of a fligh
 NOTHING = Evaluation(holdout_every=0)
 """Hold-out settings of the source reconstruction, which is not trained: no photograph is held out."""
 _LEAST_TRAINED = 2  # photographs: below that nothing has depth
-_MAX_SIDE = 1 << 20  # px; beyond that a size is garbage
 # Focal length over the longer side of the image. COLMAP itself drops cameras outside 0.1 … 10 (mapper options
 # min_focal_length_ratio, max_focal_length_ratio); 0.05 is 169 degrees of view, which no pinhole image has.
 _POSSIBLE, _USUAL = (0.05, 100.0), (0.1, 10.0)
@@ -170,7 +169,7 @@ def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
     model = CAMERA_MODELS.get(camera.model)
     if camera.model not in scribe.rules.camera_models | scribe.rules.undistorts:
         yield _unsupported(camera, scribe)
-    if not (0 < camera.width <= _MAX_SIDE and 0 < camera.height <= _MAX_SIDE):
+    if not all(0 < side <= limits.LONGEST_PX for side in camera.size):
         yield scribe.note("bad_camera_size", subject, f"its size of {camera.width}x{camera.height} px is impossible")
     elif model is not None and len(model.params) != len(camera.params):
         message = (

@@ -229,7 +229,7 @@ def explains(views: TrackObservations, candidate: CauseCandidate) -> bool:
     Their median error must also become four times smaller (`limits.GAIN`). False without images that can be judged.
     """
     after = medians(candidate.errors, views.rows, len(views.images))
-    judged = np.isfinite(after) | np.isinf(after)
+    judged = ~np.isnan(after)
     before, total = views.medians, int(judged.sum())
     with np.errstate(invalid="ignore"):
         mended = judged & (after <= views.trusted) & (after * limits.GAIN <= before)

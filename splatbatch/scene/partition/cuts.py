@@ -518,4 +518,4 @@ def _near(centers: Floats) -> Floats:
     if not len(centers):
         return centers
     away = np.linalg.norm(centers - np.median(centers, axis=0), axis=1)
-    return centers[away <= FAR * max(float(np.median(away)), 1e-12)] if np.median(away) > 0 else centers
+    return centers[away <= FAR * np.median(away)] if np.median(away) > 0 else centers
