@@ -198,7 +198,7 @@ def judged_attempts(output: OutputFolder) -> dict[tuple[str, int | None], Attemp
     """Return the event of the end of every attempt that was judged, by name of the task and number of the attempt.
 
     An attempt whose files could not be collected is left out: the next run judges it again. Of several events with one
-    number the last counts, but none without an exit, which may be of a later attempt that could not be started.
+    number the last counts. One without an exit, as of a later attempt that could not be started, counts only alone.
     """
     judged = [event for event in events(output, AttemptEnded) if event.is_judged]
     return {
