@@ -296,12 +296,12 @@ class Recipe(Section):
         auto, a splat trained with the most Gaussians that auto chooses counts. Where `learning_rates.shN` has its
         default, a splat trained with the earlier default counts. None of this holds for external trainers.
         """
-        whole = self.model_copy(update={"evaluation": self.evaluation.model_copy(update={"stop_after": 0})})
         recipes: tuple[Recipe, ...] = (self,)
-        if self.evaluation.stop_after == "auto" and self.stops_after():
-            recipes = (self, whole)
         if self.program is not None:
             return recipes
+        if self.evaluation.stop_after == "auto" and self.stops_after():
+            whole = self.evaluation.model_copy(update={"stop_after": 0})
+            recipes += (self.model_copy(update={"evaluation": whole}),)
         if self.training.cap_max == "auto":
             recipes += tuple(one.with_training({"cap_max": self.training.cap()}) for one in recipes)
         if self.learning_rates.shN == SH_RATE:

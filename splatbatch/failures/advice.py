@@ -1,8 +1,8 @@
 """The advice that the user reads, joined from the advice of a signature or exit and the steps of its cause. Pure.
 
 Suspect settings of the patch come first, then the signature's advice, then " Try: " and the `steps` of the cause. These
-steps are left out if the signature's advice has a " Try: " of its own. Settings among the
-steps are left out if the trainer does not read them, or if an attempt failed with them by the same cause.
+steps are left out if the signature's advice has a " Try: " of its own. Settings among the steps are left out if the
+trainer does not read them, or if an attempt failed with them by the same cause.
 """
 
 from __future__ import annotations

@@ -298,9 +298,10 @@ def stop_orphans(  # noqa: PLR0913 - whose, by what, and what happens meanwhile
     def find() -> Mapping[Key, Handle]:
         """Return the running attempts; those of another task whose name only begins with `task` are left out."""
         found = executor.find(prefix, unended)
-        others = f"{prefix}." if task else ()
         return {
-            key: one for key, one in found.items() if not key.startswith(others) or key.rpartition(".a")[0] == prefix
+            key: handle
+            for key, handle in found.items()
+            if not task or not key.startswith(f"{prefix}.") or key.rpartition(".a")[0] == prefix
         }
 
     if not (running := find()):

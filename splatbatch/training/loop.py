@@ -61,7 +61,7 @@ def train(  # noqa: PLR0915 - it reads top to bottom
     photos = prefetch(sized, gaussians["means"].device)
 
     while step < early.last_step:
-        # without people and cars, which one photograph shows; coarse to fine: pixels grow, and the cap with them
+        # leave out people and cars, which one photograph shows; coarse to fine: photographs grow, and the cap with them
         transients.step_begins(step, gaussians, capacity.entries)
         photo = transients.without(next(photos))
         if (growth := sizes.factor(max(start, step - 1)) / sizes.factor(step)) > 1:
