@@ -34,7 +34,7 @@ CONTEXT_MIB = 1024.0
 MARGIN_MIB = 1024
 """GPU memory in MiB that must stay free where attempts, or others, share a GPU, beyond the sum of their footprints."""
 CROWDED_SHARE = 0.25
-"""Share of a GPU's memory from which what others hold of it explains that attempts run out of memory."""
+"""Share of a GPU's memory: where other programs hold more, they are why attempts run out of memory."""
 UNKNOWN_HOST_MIB = 4000
 """Host memory in MiB that must be free to prepare the next attempt ahead (a standby), if its needs are unknown.
 
