@@ -83,7 +83,7 @@ def test_the_gate_sees_who_holds_the_gpu_and_that_it_is_gone() -> None:
     hold = "import torch; x = torch.empty(1 << 30, dtype=torch.uint8, device='cuda'); print(1, flush=True); input()"
     squatter = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert squatter.stdout and squatter.stdout.readline()
-    assert "more in use" in gpu.why_not_ready(gpu.sample(card.uuid), before, Cooldown())
+    assert "more GPU memory in use" in gpu.why_not_ready(gpu.sample(card.uuid), before, Cooldown())
     squatter.kill()
     squatter.wait()
     deadline = time.monotonic() + 5

@@ -58,7 +58,7 @@ def test_a_gpu_that_our_kernels_do_not_serve_is_trained_on_with_gsplats_and_told
     paint(batch.folder / "images")
     result, progress = trained(batch, UNSERVED)
     assert result["metrics"]["final"]["psnr"] > 15
-    assert any("gsplat's were used" in (line.get("warning") or "") for line in progress)
+    assert any("gsplat's slower kernels were used" in (line.get("warning") or "") for line in progress)
 
 
 def test_where_neither_ours_nor_gsplats_work_the_attempt_ends_at_once_with_the_reason(batch: FakeBatch) -> None:
