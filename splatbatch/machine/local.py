@@ -155,7 +155,7 @@ class LocalExecutor:
         cards = chosen_cards(config, device)
         slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards)
         slots = slots or tuple(Slot(f"cpu{index}") for index in range(config.cpu_slots))
-        self._mps = Mps.start() if cards and shares_gpus else None
+        self._mps = Mps.start(card.uuid for card in cards) if cards and shares_gpus else None
         self.slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
         """Slots of this machine: one for each GPU, else those of the CPU."""
         self.shared_mib = SERVER_MIB if self._mps else 0.0

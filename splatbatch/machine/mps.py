@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,10 +38,11 @@ class Mps:
     folder: Path
 
     @staticmethod
-    def start() -> Mps | None:
-        """Start the daemon; None if MPS is not installed, cannot be started, or is not ready within `READY_S`.
+    def start(uuids: Iterable[str]) -> Mps | None:
+        """Start the daemon for the GPUs of these UUIDs, also where CUDA_VISIBLE_DEVICES shows others.
 
-        Daemons that dead batches have left are ended first.
+        None if MPS is not installed, cannot be started, or is not ready within `READY_S`. Daemons that dead
+        batches have left are ended first.
 
         Raises:
             OSError: no temporary folder can be made.
@@ -51,13 +53,15 @@ class Mps:
         _end_orphaned_daemons()
         # the path of a socket may have 107 bytes (unix(7)): not in the output folder
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        # UUIDs, not indices: the daemon would count the GPUs that it sees anew (NVIDIA's guide of MPS)
+        visible = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
         try:
             process = subprocess.Popen(
                 [program, "-f"],  # in the foreground: a process that the kernel ends when we die
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, **_environment(folder), processes.MARKER: _key(folder)},
+                env={**os.environ, **_environment(folder), **visible, processes.MARKER: _key(folder)},
                 start_new_session=True,
                 preexec_fn=partial(processes.die_with_parent, signal.SIGTERM, os.getpid()),  # noqa: PLW1509 - one thread
             )

@@ -39,13 +39,13 @@ def install(told: Path, script: str) -> None:
 
 def test_without_the_program_there_is_no_mps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert Mps.start() is None
+    assert Mps.start([]) is None
 
 
 @pytest.mark.contract
 def test_attempts_are_told_where_the_daemon_listens_and_it_ends_with_its_server(told: Path) -> None:
     install(told, f"{SERVER}{READY}wait")
-    mps = Mps.start()
+    mps = Mps.start([])
     assert mps is not None
     folder = Path(dict(mps.environment)["CUDA_MPS_PIPE_DIRECTORY"])
     pids = [int(path.read_text()) for path in (told, told.with_suffix(".server"))]
@@ -59,7 +59,7 @@ def test_attempts_are_told_where_the_daemon_listens_and_it_ends_with_its_server(
 def test_a_daemon_that_is_deaf_is_ended_by_force(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatbatch.machine.mps.QUIT_S", 0.2)
     install(told, f"trap '' TERM; {READY}while true; do sleep 0.1; done")
-    mps = Mps.start()
+    mps = Mps.start([])
     assert mps is not None
     mps.stop()
     assert not alive(int(told.read_text()))
@@ -68,19 +68,19 @@ def test_a_daemon_that_is_deaf_is_ended_by_force(told: Path, monkeypatch: pytest
 @pytest.mark.all
 def test_a_daemon_that_does_not_come_up_is_done_without(told: Path) -> None:
     install(told, "exit 1")
-    assert Mps.start() is None
+    assert Mps.start([]) is None
 
 
 @pytest.mark.contract
 def test_a_daemon_ends_when_its_batch_is_killed_and_the_next_run_sweeps_up_its_server(told: Path) -> None:
     install(told, f"{SERVER}{READY}wait")
-    code = "from splatbatch.machine.mps import Mps; Mps.start(); print(1, flush=True); input()"
+    code = "from splatbatch.machine.mps import Mps; Mps.start([]); print(1, flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout and parent.stdout.readline()
         parent.kill()
     wait_for(lambda: not alive(int(told.read_text())))
     server = int(told.with_suffix(".server").read_text())
-    mps = Mps.start()
+    mps = Mps.start([])
     assert mps is not None
     assert not alive(server)
     mps.stop()
@@ -110,3 +110,16 @@ def test_mps_is_started_only_for_patches_that_share_a_gpu(
     executor = LocalExecutor(ExecutorConfig(), "cuda", shares_gpus=shares)
     assert ("CUDA_MPS_PIPE_DIRECTORY" in dict(executor.slots[0].environment)) == shares == bool(executor.shared_mib)
     executor.close()
+
+
+@pytest.mark.all
+def test_the_daemon_serves_the_gpus_of_the_batch_where_the_shell_shows_others(
+    told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(told, f'echo "$CUDA_VISIBLE_DEVICES" > "$TOLD.cards"; {READY}sleep 600')
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    cards = tuple(gpu.Gpu(index, f"GPU-{index}", "H200", 1) for index in range(4))
+    monkeypatch.setattr(gpu, "gpus", lambda: cards)
+    executor = LocalExecutor(ExecutorConfig(gpus=[0, 2]), "cuda", shares_gpus=True)
+    executor.close()
+    assert told.with_suffix(".cards").read_text().strip() == "GPU-0,GPU-2"
