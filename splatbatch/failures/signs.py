@@ -45,14 +45,14 @@ WARNINGS = (
     r"^\[?w\d{4}\b|^\[W\d+|(^|\d: )W (tensorflow|external)/",
     r"Error checking compiler version for|^could not load the\b|\bcustom (kernel|op|extension)s?\b",
     # Tools of a job's script: what they do not find or may not do is seldom what the training died of.
-    r"^(bash|sh|curl|wget|cp|mv|mkdir|rm|ln|ls|tar|git|lscpu|which|tput|find|cat|chmod|ssh\S*|rsync|locale)(: |\[)",
+    r"^(bash|sh|curl|wget|cp|mv|mkdir|rm|ln|ls|tar|git|lscpu|which|tput|find|cat|chmod|ssh\S*|rsync|locale)(: |\[)"
+    r"(?![^\n]*(no space left|quota exceeded))",
     r"^(/usr)?/bin/\S+: |^/etc/\S+: |^/root/\S+: |^wandb: (?!ERROR Run init)",
     r"^nvidia-smi\b(?![^\n]*(lost|device handle|bus))|^docker: warning|^srun: warning",
-    r"^ERROR: (Could not install packages|pip's)",
-    r"^ninja: warning|\b_is_a_lwp\b|GLib\S*-warning|\bis deprecated\b|^\s*\(process:\d+\)",
+    r"^ERROR: (Could not install packages|pip's)|^ninja: warning|\b_is_a_lwp\b|GLib\S*-warning|^\s*\(process:\d+\)",
     r"\bRetrying\b|\bretry \d+/\d+|\bthrown while requesting\b|will retry",
     r"\b(skipping|ignored|ignoring|falling back|fall back|going on without|continuing without|proceeding without)\b",
-    r"\b(instead|anyway)\.?$",
+    r"\b(instead|anyway)\.?$|\bis deprecated\b",
     # Loggers, viewers and faster kernels that trainers do without, where that ended nothing.
     r"^ModuleNotFoundError: No module named '(tensorboard|wandb|viser|xformers|triton|apex|fused_ssim|flash_attn)\b",
     r"^OSError: \[(Errno 98|WinError 10048)\]",
