@@ -26,7 +26,7 @@ from splatbatch.scene.colmap.copies import CameraFix, write_changed
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import GeometrySurvey, KeypointReach, TrackObservations, find_misfit, survey
+from splatbatch.scene.geometry.survey import TrackObservations, find_misfit, survey
 from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, GreyPhotographs, MatchContext, Relabeling
 from splatbatch.scene.image_match.ncc_patches import Places
 from splatbatch.scene.image_match.pairs import GROUPS, pairs_of
@@ -177,7 +177,7 @@ def _with_two_focals(camera: Camera) -> Camera:
 
 
 def choose_change(
-    survey: GeometrySurvey, rows: list[int], photo: Size, how: How, told: Collection[str] = _OF_SIZE
+    survey: TrackObservations, rows: list[int], photo: Size, how: How, told: Collection[str] = _OF_SIZE
 ) -> CameraFix:
     """Return the change that makes a camera fit its photographs of one size; without effect if the camera fits already.
 
@@ -187,7 +187,7 @@ def choose_change(
 
     Args:
         survey: geometry of the model.
-        rows: indices of the camera's images whose photographs have this size, in the order of `survey.views.images`.
+        rows: indices of the camera's images whose photographs have this size, in the order of `survey.images`.
         photo: width and height of these photographs in pixels.
         how: scale or crop, see `change_camera`.
         told: kinds of the audit's findings about the model. Keypoints that reach too far or not far enough lead to
@@ -197,8 +197,7 @@ def choose_change(
         SceneError: the camera model is unknown, no change makes K and keypoints agree, or `change_camera` raises it.
         ValueError: the camera has another number of parameters than its model.
     """
-    views = survey.views
-    camera = views.cameras[views.images[rows[0]].camera_id]
+    camera = survey.cameras[survey.images[rows[0]].camera_id]
     if camera.model not in CAMERA_MODELS:
         raise SceneError(
             f"camera {camera.id}: unknown camera model {camera.model}",
@@ -213,22 +212,13 @@ def choose_change(
     change = change_camera(camera, photo, how)
     if not change.moves_pixels:
         return change
-    return _followed(views.only(rows), change, survey.reach_of(change.after, rows))
-
-
-def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach) -> CameraFix:
-    """Return the change with its keypoints, or without them.
-
-    Raises:
-        SceneError: neither would fix the camera.
-    """
-    before, after = change.before, change.after
+    views, before, after = survey.only(rows), change.before, change.after
     if not len(views.obs()):
         return change  # nothing can be verified: no image has enough keypoints with points
     agreed, alone = (float(np.median(views.with_camera(camera).errors)) for camera in (before, after))
     if agreed <= limits.trusted_px(before):
         return change
-    if alone <= limits.trusted_px(after) and reach.lies_within(after.size):
+    if alone <= limits.trusted_px(after) and survey.reach_of(after, rows).lies_within(after.size):
         return replace(change, has_keypoints=False)
     what = (
         f"camera {before.id}: K (focal lengths, principal point) and keypoints disagree by {agreed:.4g} px (median);"
@@ -288,21 +278,21 @@ def plan_model(patch: Patch, how: How, told: Collection[str], reasons: list[str]
             continue
         if change.moves_pixels:
             # the other images of a camera keep it
-            is_whole = len(rows) == (found.views.camera_ids == change.before.id).sum()
+            is_whole = len(rows) == (found.camera_ids == change.before.id).sum()
             own = change if is_whole else replace(change, after=replace(change.after, id=next_id))
             next_id = max(next_id, own.after.id + 1)
             changes.append(own)
-            of_image |= {found.views.images[row].id: own for row in rows}
+            of_image |= {found.images[row].id: own for row in rows}
     return CameraFixPlan(patch, model, tuple(changes), of_image)
 
 
 def _groups(
-    found: GeometrySurvey, camera_id: int, sizes: Mapping[int, Size], reasons: list[str]
+    found: TrackObservations, camera_id: int, sizes: Mapping[int, Size], reasons: list[str]
 ) -> list[tuple[Size, list[int]]]:
     """Return the images of a camera by the size of their photographs; unreadable ones join the largest group."""
     groups: dict[Size, list[int]] = defaultdict(list)
     unread: list[int] = []
-    for row, image in enumerate(found.views.images):
+    for row, image in enumerate(found.images):
         if image.camera_id == camera_id:
             (groups[sizes[image.id]] if image.id in sizes else unread).append(row)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))

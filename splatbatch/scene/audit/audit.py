@@ -42,7 +42,7 @@ from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.formats import seen_at
 from splatbatch.scene.frame import ModelExtent, span_of
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import GeometrySurvey, alike_cameras, with_cameras
+from splatbatch.scene.geometry.survey import TrackObservations, alike_cameras, with_cameras
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.image_match.match_context import GreyPhotographs, MatchContext
 from splatbatch.scene.image_match.pairs import GROUPS, ImagePair, pairs_of
@@ -160,7 +160,7 @@ class _PatchAudit:
     """Factor by which the photographs are expected to be smaller than the cameras: 4 where only images_4 exists."""
     masks: Mapping[str, Path] = field(default_factory=dict)
     """Path of the mask of each photograph that has one, by image name."""
-    survey: GeometrySurvey | None = None
+    survey: TrackObservations | None = None
     """Measured geometry of the model, without its points; None: no model could be read, or `measure` returned None."""
     pairs: tuple[ImagePair, ...] = ()
     """Pairs of photographs that are compared with each other; none where poses or K contradict the keypoints."""

@@ -20,7 +20,7 @@ from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, finite, rotations_of
 from splatbatch.scene.geometry import hypotheses, limits
 from splatbatch.scene.geometry.causes import Cause, find_causes
-from splatbatch.scene.geometry.survey import GeometrySurvey, Misfit, find_misfit, survey
+from splatbatch.scene.geometry.survey import Misfit, TrackObservations, find_misfit, survey
 from splatbatch.scene.imports.agreement import MatchingSkipped, judge_few
 from splatbatch.scene.imports.capture import PosedPhoto
 from splatbatch.scene.reprojection import in_picture
@@ -38,7 +38,7 @@ _SAME_DEPTH = (0.9, 1.11)  # of points over what photographs show there; intact 
 _ABOUT = 0.02  # of two ways to read poses the plainer is taken
 
 
-def measure(model: Reconstruction, most_images: int | None, alike: Mapping[int, int]) -> GeometrySurvey | None:
+def measure(model: Reconstruction, most_images: int | None, alike: Mapping[int, int]) -> TrackObservations | None:
     """Return the survey of a model: sampled observations, on which the other checks work.
 
     None if the model has no images or points, or an image has an invalid camera. Also None if a sampled pose or any
@@ -56,11 +56,11 @@ def measure(model: Reconstruction, most_images: int | None, alike: Mapping[int, 
     if not (model.images and len(model.points) and all(map(_is_sound, cameras))):
         return None
     found = survey(model, alike, most_images)
-    values = (found.views.rotations, found.views.translations, found.views.points)
+    values = (found.rotations, found.translations, found.points)
     return found if all((np.abs(one) < limits.GARBAGE).all() for one in values) else None  # NaN is not below
 
 
-def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def check_geometry(found: TrackObservations, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about poses, K, lenses and points, one per cause found; none for an intact model.
 
     Small systematic faults are warnings. Points far off (`stray_points`) and depths that are a guess (`flat_angles`)
@@ -78,11 +78,11 @@ def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[Aud
         message = f"{best.what} (median reprojection error {before}{after}{behind})"
         finding = scribe.note(best.kind, _subject(cause, found, scribe), message, best.remedy)
         yield finding if cause.is_grave else replace(finding, severity="warning")
-    stray = hypotheses.stray_share(found.views)
+    stray = hypotheses.stray_share(found)
     if not causes and stray > limits.STRAY:
         message = f"{percent(stray)} of the observations miss keypoints by far, though poses and cameras fit the others"
         yield scribe.note("stray_points", "points3D", message)
-    degrees = hypotheses.widest_angle_degrees(found.views)
+    degrees = hypotheses.widest_angle_degrees(found)
     if not causes and degrees is not None and degrees < limits.FLAT_DEGREES:
         message = f"rays to half of the points meet at less than {degrees:.2g} degrees: the depth is a guess"
         yield scribe.note("flat_angles", "points3D", message)
@@ -97,7 +97,7 @@ def is_contradicted(findings: Iterable[AuditFinding]) -> bool:
 
 
 def find_misfits(
-    found: GeometrySurvey, rows: Iterable[CameraRow], cameras: Mapping[int, Camera], blamed: Iterable[AuditFinding]
+    found: TrackObservations, rows: Iterable[CameraRow], cameras: Mapping[int, Camera], blamed: Iterable[AuditFinding]
 ) -> dict[int, Misfit]:
     """Return the cameras whose K does not belong to their width and height, by id, each with the reason.
 
@@ -117,7 +117,7 @@ def find_misfits(
     for row in rows:
         camera = cameras[row.camera_id]
         if len(row.sizes) == 1 and _is_sound(camera):
-            its = np.flatnonzero(found.views.camera_ids == camera.id)
+            its = np.flatnonzero(found.camera_ids == camera.id)
             if misfit := find_misfit(camera, row.sizes[0][0], found.reach_of(camera, its.tolist())):
                 misfits[camera.id] = misfit
     return misfits
@@ -148,10 +148,10 @@ def _is_sound(camera: Camera) -> bool:
     return bool(is_whole and is_sane and 0 < min(camera.width, camera.height) <= limits.LONGEST_PX)
 
 
-def _subject(cause: Cause, found: GeometrySurvey, scribe: FindingWriter) -> str:
+def _subject(cause: Cause, found: TrackObservations, scribe: FindingWriter) -> str:
     if cause.camera_id is None:
         return "all images" if cause.best.kind in {"inverted_poses", "flipped_axes", "quaternion_order"} else "points3D"
-    total = sum(image.camera_id == cause.camera_id for image in found.views.images)
+    total = sum(image.camera_id == cause.camera_id for image in found.images)
     if len(cause.images) >= limits.MOST * total and total > 1:
         return scribe.camera(cause.camera_id)
     return list_some(map(shown, cause.images), _NAMED)

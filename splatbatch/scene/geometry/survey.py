@@ -35,11 +35,36 @@ from splatbatch.scene.reprojection import project
 _COEFFICIENT = 0.25  # coefficients of lenses that are alike differ by `limits.SAME` of it, and not of themselves
 
 
+@dataclass(frozen=True)
+class KeypointReach:
+    """Extent of the keypoints of some images, x and y in pixels, and the shares beyond the edges of the photograph.
+
+    All values are 0 without keypoints.
+    """
+
+    num_keypoints: int
+    """Number of sampled keypoints, without those beyond a million pixels."""
+    low: tuple[float, float]
+    high: tuple[float, float]
+    """Upper bound of the keypoints, their 0.999 quantile of each axis; `low` is the 0.001 quantile."""
+    beyond_far: float
+    """Share of the keypoints beyond the right or the lower edge."""
+    beyond_near: float
+    """Share of the keypoints beyond the left or the upper edge."""
+
+    def lies_within(self, size: tuple[float, float]) -> bool:
+        """Return whether the keypoints lie within a photograph of this size (px), 2 % beyond its far edges allowed.
+
+        Checked are the right and the lower edge alone.
+        """
+        return all(high <= 1.02 * side for high, side in zip(self.high, size, strict=True))
+
+
 @dataclass(frozen=True, eq=False)
 class TrackObservations:
-    """Poses of I images with O sampled observations of points. A hypothesis is a copy with one part replaced.
+    """Sampled geometry of a model: poses of I images with O observations of points, and the reach of keypoints.
 
-    `rows` and `places` name an image and a point by index.
+    A hypothesis is a copy with one part replaced. `rows` and `places` name an image and a point by index.
     """
 
     images: tuple[Image, ...]
@@ -51,6 +76,12 @@ class TrackObservations:
     xy: Floats  # [O, 2], keypoints in pixels
     places: Ints  # [O], which point in the order of their ids
     points: Floats  # [P, 3], all points in the order of their ids
+    reach: Mapping[int, Floats]
+    """Sampled keypoints of each image in pixels, [m, 2], by index of the image; those of all images also in a copy.
+
+    Images without keypoints, or with all in one place, are left out.
+    """
+    own_cameras: Ints  # [I], camera ids as the model has them; images of cameras that are alike share one in `images`
 
     @cached_property
     def camera_ids(self) -> Ints:
@@ -134,9 +165,32 @@ class TrackObservations:
             self, rows=self.rows[chosen], xyz=self.xyz[chosen], xy=self.xy[chosen], places=self.places[chosen]
         )
 
+    def without_points(self) -> TrackObservations:
+        """Return a copy without points and observations, small enough to keep for many patches.
+
+        Poses, cameras and the reach of keypoints stay.
+        """
+        return replace(self.observed(np.zeros(0, np.int64)), points=np.zeros((0, 3)))
+
     def obs(self) -> Ints:
         """Return the indices, ascending, of the images with enough observations to be judged: at least 8."""
         return np.flatnonzero(np.bincount(self.rows, minlength=len(self.images)) >= limits.LEAST_OBSERVATIONS)
+
+    def reach_of(self, camera: Camera, rows: Iterable[int]) -> KeypointReach:
+        """Return the extent of the keypoints of some images, and the shares beyond the edges of a camera's photograph.
+
+        Args:
+            camera: camera whose width and height give the edges.
+            rows: indices of the images; those without keypoints are left out.
+        """
+        seen = np.concatenate([np.zeros((0, 2)), *(self.reach[row] for row in rows if row in self.reach)])
+        seen = seen[(np.abs(seen) < limits.LONGEST_PX).all(axis=1)]
+        if not len(seen):
+            return KeypointReach(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)
+        (left, top), (right, bottom) = np.quantile(seen, [0.001, 0.999], axis=0)
+        far = float((seen > (camera.width + 0.5, camera.height + 0.5)).any(axis=1).mean())
+        near = float((seen < -0.5).any(axis=1).mean())
+        return KeypointReach(len(seen), (float(left), float(top)), (float(right), float(bottom)), far, near)
 
 
 def medians(errors: Floats, rows: Ints, count: int) -> Floats:
@@ -251,69 +305,6 @@ def typical(views: TrackObservations) -> float:
     return float(np.median(errors)) if len(errors) else float("inf")
 
 
-@dataclass(frozen=True)
-class KeypointReach:
-    """Extent of the keypoints of some images, x and y in pixels, and the shares beyond the edges of the photograph.
-
-    All values are 0 without keypoints.
-    """
-
-    num_keypoints: int
-    """Number of sampled keypoints, without those beyond a million pixels."""
-    low: tuple[float, float]
-    high: tuple[float, float]
-    """Upper bound of the keypoints, their 0.999 quantile of each axis; `low` is the 0.001 quantile."""
-    beyond_far: float
-    """Share of the keypoints beyond the right or the lower edge."""
-    beyond_near: float
-    """Share of the keypoints beyond the left or the upper edge."""
-
-    def lies_within(self, size: tuple[float, float]) -> bool:
-        """Return whether the keypoints lie within a photograph of this size (px), 2 % beyond its far edges allowed.
-
-        Checked are the right and the lower edge alone.
-        """
-        return all(high <= 1.02 * side for high, side in zip(self.high, size, strict=True))
-
-
-@dataclass(frozen=True, eq=False)
-class GeometrySurvey:
-    """Sampled geometry of a model, from which causes of errors, and cameras whose K does not fit, are found."""
-
-    views: TrackObservations
-    reach: dict[int, Floats]
-    """Sampled keypoints of each image in pixels, [m, 2], by index of the image.
-
-    Images without keypoints, or with all in one place, are left out.
-    """
-    own_cameras: Ints  # [I], camera ids as the model has them; images of cameras that are alike share one in `views`
-
-    def without_points(self) -> GeometrySurvey:
-        """Return a copy without points and observations, small enough to keep for many patches.
-
-        Poses, cameras and the reach of keypoints stay.
-        """
-        none = np.zeros(0, np.int64)
-        views = self.views.observed(none)
-        return replace(self, views=replace(views, points=np.zeros((0, 3))))
-
-    def reach_of(self, camera: Camera, rows: Iterable[int]) -> KeypointReach:
-        """Return the extent of the keypoints of some images, and the shares beyond the edges of a camera's photograph.
-
-        Args:
-            camera: camera whose width and height give the edges.
-            rows: indices of the images; those without keypoints are left out.
-        """
-        seen = np.concatenate([np.zeros((0, 2)), *(self.reach[row] for row in rows if row in self.reach)])
-        seen = seen[(np.abs(seen) < limits.LONGEST_PX).all(axis=1)]
-        if not len(seen):
-            return KeypointReach(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)
-        (left, top), (right, bottom) = np.quantile(seen, [0.001, 0.999], axis=0)
-        far = float((seen > (camera.width + 0.5, camera.height + 0.5)).any(axis=1).mean())
-        near = float((seen < -0.5).any(axis=1).mean())
-        return KeypointReach(len(seen), (float(left), float(top)), (float(right), float(bottom)), far, near)
-
-
 def alike_cameras(model: Reconstruction) -> dict[int, int]:
     """Return ids of cameras that are judged as if they were another camera, with that camera's id.
 
@@ -339,7 +330,7 @@ def alike_cameras(model: Reconstruction) -> dict[int, int]:
     return found
 
 
-def survey(model: Reconstruction, alike: Mapping[int, int], most_images: int | None = None) -> GeometrySurvey:
+def survey(model: Reconstruction, alike: Mapping[int, int], most_images: int | None = None) -> TrackObservations:
     """Return the survey of a model: up to 48 observations of each image.
 
     Left out are observations of unknown points, keypoints beyond a million pixels, and all of an image whose sampled
@@ -379,8 +370,7 @@ def survey(model: Reconstruction, alike: Mapping[int, int], most_images: int | N
     translations = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
     known = np.concatenate(rows)[is_known], points[places], xy[is_known], places, points
     own, judged = np.array([image.camera_id for image in images], dtype=np.int64), with_cameras(images, alike)
-    views = TrackObservations(judged, model.cameras, rotations_of(images), translations, *known)
-    return GeometrySurvey(views, reach, own)
+    return TrackObservations(judged, model.cameras, rotations_of(images), translations, *known, reach, own)
 
 
 def with_cameras(images: tuple[Image, ...], alike: Mapping[int, int]) -> tuple[Image, ...]:
