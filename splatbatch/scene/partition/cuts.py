@@ -72,11 +72,15 @@ AXIS_DIGITS = 9
 
 @dataclass(frozen=True, eq=False)
 class CutRegion:
-    """Contents of a planned patch, as masks over the photographs [I] and points [P] of the scene, with its cost.
+    """A planned patch: its boxes, its contents as masks over photographs [I] and points [P] of the scene, and its cost.
 
+    `grown` is the core with the overlap around it, and `bounds` the finite part of the core that the scene fills.
     `in_core` are the points whose place is in the core, whether the patch has them or not.
     """
 
+    core: Box
+    grown: Box
+    bounds: Box
     photos: Mask  # [I]
     points: Mask  # [P], those that two of the photographs see
     in_core: Mask  # [P]
@@ -185,21 +189,13 @@ def evenness(costs: Sequence[float] | Floats) -> float:
     return max(costs) / min(costs) if len(costs) and min(costs) > 0 else math.inf
 
 
-@dataclass(frozen=True, eq=False)
-class CutLayout:
-    """Cores of all patches with their overlap, bounds and contents, each list in the same order.
+CutLayout = list[CutRegion]
+"""All patches of a scene, in the order in which their cores were cut or given."""
 
-    `overlap` holds the cores with the overlap around them, `bounds` the finite parts of the cores that the scene fills.
-    """
 
-    cores: list[Box]
-    overlap: list[Box]
-    bounds: list[Box]
-    parts: list[CutRegion]
-
-    def most(self) -> int:
-        """Return the largest number of photographs of a patch."""
-        return max(part.num_photos for part in self.parts)
+def most_photos(layout: CutLayout) -> int:
+    """Return the largest number of photographs of a patch."""
+    return max(part.num_photos for part in layout)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,8 +276,8 @@ class CutContext:
         away = self.distances(in_grown)
         return belongs | (also & (away <= NEAR * np.nanmedian(away[belongs])))
 
-    def _part(self, photos: Mask, in_core: Mask) -> CutRegion:
-        """Return the contents of a core, with photographs added until two see nearly all points; most useful first."""
+    def _part(self, boxes: tuple[Box, Box, Box], photos: Mask, in_core: Mask) -> CutRegion:
+        """Return the patch of a core, with photographs added until two see nearly all points; most useful first."""
         photos = photos.copy()
         wanted = in_core & (np.diff(self.observations.starts) >= 2)
         may_lack = (1 - COVER) * wanted.sum()
@@ -293,7 +289,7 @@ class CutContext:
             photos[gains >= max(1.0, 0.5 * gains.max())] = True
             points = self.observations.seen_by(photos)
         pixels = self.pixels[photos].sum() / max(self.pixels.sum(), 1)
-        return CutRegion(photos, points, in_core, float(pixels + points.sum() / max(len(points), 1)) / 2)
+        return CutRegion(*boxes, photos, points, in_core, float(pixels + points.sum() / max(len(points), 1)) / 2)
 
     def lay_out(self, cores: Sequence[Box]) -> CutLayout:
         """Return the layout of given cores, with the photographs and points of each patch.
@@ -309,8 +305,10 @@ class CutContext:
         belongs = [self._by_sight(shares[index], box.holds(self.places)) for index, box in enumerate(grown)]
         most = np.where(self.totals > 0, shares.argmax(axis=0), -1)
         lost = ~np.any(belongs, axis=0)
-        parts = [self._part(photos | (lost & (most == index)), owner == index) for index, photos in enumerate(belongs)]
-        return CutLayout(list(cores), grown, bounds, parts)
+        return [
+            self._part(boxes, photos | (lost & (most == index)), owner == index)
+            for index, (photos, boxes) in enumerate(zip(belongs, zip(cores, grown, bounds, strict=True), strict=True))
+        ]
 
     def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> CutLayout:
         """Return the layout of a box with the most even costs of at most `ROUNDS` trials, which move the cuts.
@@ -330,22 +328,19 @@ class CutContext:
         for _ in range(ROUNDS):
             cores = cut(places, weights)
             found = self.lay_out([*cores, *others])
-            costs = np.array([part.cost for part in found.parts[: len(cores)]])
+            costs = np.array([part.cost for part in found[: len(cores)]])
             tried.append((evenness(costs), found))
             if evenness(costs) <= EVEN:
                 break
             weights = weights * ((costs / costs.mean()) ** PULL)[owners(cores, places)]
         return min(tried, key=itemgetter(0))[1]
 
-    def lacks(self, layout: CutLayout) -> int | None:
-        """Return the index of the first part with too few photographs or points to be trained; None: all have enough.
+    def can_train(self, part: CutRegion) -> bool:
+        """Return whether a patch has enough photographs and points to be trained.
 
         Needed are `LEAST_PHOTOS` photographs that are not held out, and `LEAST_POINTS` points in the core.
         """
-        for index, part in enumerate(layout.parts):
-            if (part.photos & ~self.is_test).sum() < LEAST_PHOTOS or part.in_core.sum() < LEAST_POINTS:
-                return index
-        return None
+        return bool((part.photos & ~self.is_test).sum() >= LEAST_PHOTOS and part.in_core.sum() >= LEAST_POINTS)
 
 
 def by_size(tried: CutContext, ground: CutContext, most: int) -> CutLayout:
@@ -365,15 +360,15 @@ def by_size(tried: CutContext, ground: CutContext, most: int) -> CutLayout:
         found = _tried(tried, partial(halves, num_parts=count), may_lack=count == 1)
         if found is None:
             break
-        if found.most() <= most:
-            found = ground.lay_out(found.cores)
-            if found.most() <= most:
+        if most_photos(found) <= most:
+            found = ground.lay_out([part.core for part in found])
+            if most_photos(found) <= most:
                 return found
-        if least is None or found.most() < least.most():
+        if least is None or most_photos(found) < most_photos(least):
             least = found
-        elif count > STEADY * len(least.cores):
+        elif count > STEADY * len(least):
             break  # however many there are, they do not get smaller
-        count = max(count + 1, int(FEWER * count * found.most() / most))
+        count = max(count + 1, int(FEWER * count * most_photos(found) / most))
     return _nearest(list(_every_size(tried, ground)), most)
 
 
@@ -381,9 +376,9 @@ def _every_size(tried: CutContext, ground: CutContext) -> Iterator[CutLayout]:
     """Yield layouts with 1, 2, … even parts, by a quarter more at a time, as long as parts get smaller."""
     count, least, at = 1, math.inf, 1
     while count <= STEADY * at and (found := _tried(tried, partial(halves, num_parts=count), may_lack=count == 1)):
-        yield (layout := ground.lay_out(found.cores))
-        if layout.most() < least:
-            least, at = layout.most(), count
+        yield (layout := ground.lay_out([part.core for part in found]))
+        if most_photos(layout) < least:
+            least, at = most_photos(layout), count
         count += max(1, count // 4)
 
 
@@ -400,12 +395,13 @@ def _nearest(layouts: Sequence[CutLayout], most: int) -> CutLayout:
         raise ConfigError(asked, "Nearest possible: leave --max-images out.")
 
     def first(limit: float) -> CutLayout | None:
-        return next((one for one in layouts if one.most() <= limit), None)
+        return next((one for one in layouts if most_photos(one) <= limit), None)
 
     if found := first(most):
         return found
-    near = first(SENSIBLE * min(one.most() for one in layouts)) or layouts[-1]
-    raise ConfigError(asked, f"Nearest possible: --max-images {near.most()}, {plural(len(near.cores), 'patch', 'es')}.")
+    near = first(SENSIBLE * min(map(most_photos, layouts))) or layouts[-1]
+    least = f"--max-images {most_photos(near)}, {plural(len(near), 'patch', 'es')}"
+    raise ConfigError(asked, f"Nearest possible: {least}.")
 
 
 def by_grid(tried: CutContext, ground: CutContext, shape: tuple[int, int]) -> CutLayout:
@@ -420,7 +416,7 @@ def by_grid(tried: CutContext, ground: CutContext, shape: tuple[int, int]) -> Cu
         ConfigError: some patches would have too little to be trained; a smaller grid is named.
     """
     if found := _tried(tried, partial(grid, shape=shape)):
-        return ground.lay_out(found.cores)
+        return ground.lay_out([part.core for part in found])
     rows, columns = shape
     smaller = [(a, b) for a in range(1, min(rows, 40) + 1) for b in range(1, min(columns, 40) + 1) if (a, b) != shape]
     smaller.sort(key=lambda one: (-one[0] * one[1], abs(one[0] / one[1] - rows / columns)))
@@ -439,7 +435,7 @@ def _tried(ground: CutContext, cut: CutInto, *, may_lack: bool = False) -> CutLa
         found = ground.balanced(cut)
     except UncuttableBox:
         return None
-    return found if may_lack or ground.lacks(found) is None else None
+    return found if may_lack or all(map(ground.can_train, found)) else None
 
 
 def _bounds(core: Box, places: Floats) -> Box:

@@ -217,19 +217,19 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
         cuts.CutContext(one, np.array(axes), is_test, options.overlap)
         for one in (sightings.some(POINTS_TRIED), sightings)
     )
-    named, layout = _laid_out(tried, ground, options, before)
-    parts = dict(zip(named, layout.parts, strict=True))
-    boxes = zip(layout.cores, layout.overlap, layout.bounds, strict=True)
+    parts = _laid_out(tried, ground, options, before)
     cores = tuple(
         record.Core(
             name,
-            *sides,
+            part.core,
+            part.grown,
+            part.bounds,
             num_images=part.num_photos,
             num_points=int(part.points.sum()),
             num_core_points=int((part.points & part.in_core).sum()),
             cost=round(part.cost, 6),
         )
-        for (name, part), sides in zip(parts.items(), boxes, strict=True)
+        for name, part in parts.items()
     )
     span = span_between(finite(sightings.points.xyz), finite(sightings.centers()))
     offset = before.offset if before else offset_for([span] if span else [])
@@ -262,8 +262,8 @@ def _axes(sightings: IndexedModel, options: SplitOptions, before: record.Partiti
 
 def _laid_out(
     tried: cuts.CutContext, ground: cuts.CutContext, options: SplitOptions, before: record.Partition | None
-) -> tuple[list[str], cuts.CutLayout]:
-    """Return the names and the layout of the patches, which can be trained and keep to --max-images.
+) -> dict[str, cuts.CutRegion]:
+    """Return the patches by name, which can be trained and keep to --max-images.
 
     Raises:
         ConfigError: there is no such layout.
@@ -277,20 +277,21 @@ def _laid_out(
     else:
         most = options.max_images or MAX_IMAGES
         layout = cuts.by_grid(tried, ground, options.grid) if options.grid else cuts.by_size(tried, ground, most)
-        cores = {f"p{index}": core for index, core in enumerate(layout.cores)}
-    names, layout = list(cores), layout or ground.lay_out(list(cores.values()))
-    if (lacking := ground.lacks(layout)) is not None:
-        part = layout.parts[lacking]
-        few = f"{plural(part.num_photos, 'photograph')} and {plural(int(part.in_core.sum()), 'point')}"
-        raise ConfigError(
-            f"patch {names[lacking]} would have {few}, too few to train: needed are {cuts.LEAST_PHOTOS} photographs "
-            f"that are not held out, and {cuts.LEAST_POINTS} points",
-            "Draw the box of this patch larger, or join it to a neighbour; a scene so small needs no split.",
-        )
-    if options.max_images and layout.most() > options.max_images:
-        asked = f"--max-images {options.max_images}: a patch would have {layout.most()} photographs"
-        raise ConfigError(asked, f"Nearest possible with these boxes: --max-images {layout.most()}.")
-    return names, layout
+        cores = {f"p{index}": part.core for index, part in enumerate(layout)}
+    layout = layout or ground.lay_out(list(cores.values()))
+    parts = dict(zip(cores, layout, strict=True))
+    for name, part in parts.items():
+        if not ground.can_train(part):
+            few = f"{plural(part.num_photos, 'photograph')} and {plural(int(part.in_core.sum()), 'point')}"
+            raise ConfigError(
+                f"patch {name} would have {few}, too few to train: needed are {cuts.LEAST_PHOTOS} photographs "
+                f"that are not held out, and {cuts.LEAST_POINTS} points",
+                "Draw the box of this patch larger, or join it to a neighbour; a scene so small needs no split.",
+            )
+    if options.max_images and (most := cuts.most_photos(layout)) > options.max_images:
+        asked = f"--max-images {options.max_images}: a patch would have {most} photographs"
+        raise ConfigError(asked, f"Nearest possible with these boxes: --max-images {most}.")
+    return parts
 
 
 def _grid(options: SplitOptions, before: record.Partition | None, num_cores: int) -> tuple[int, int] | None:
@@ -320,22 +321,21 @@ def _kept(tried: cuts.CutContext, ground: cuts.CutContext, cores: dict[str, Box]
     """
     while True:
         layout = ground.lay_out(list(cores.values()))
-        large = [name for name, part in zip(cores, layout.parts, strict=True) if part.num_photos > most]
+        large = [name for name, part in zip(cores, layout, strict=True) if part.num_photos > most]
         if not large:
             return cores
         box, others = cores[large[0]], [core for name, core in cores.items() if name != large[0]]
         try:
-            below, above, *_ = tried.balanced(partial(cuts.halves, num_parts=2, box=box), box, others).cores
+            below, above, *_ = tried.balanced(partial(cuts.halves, num_parts=2, box=box), box, others)
         except cuts.UncuttableBox as error:
             what = f"--max-images {most}: patch {large[0]} has too many photographs, and cannot be cut any further"
             raise ConfigError(what, "Give a larger --max-images.") from error
         name = next(name for index in range(len(cores) + 1) if (name := f"p{index}") not in cores)
-        trial = cores | {large[0]: below, name: above}
-        halved = ground.lay_out(list(trial.values()))
-        if ground.lacks(halved) is not None or len(trial) > len(ground.totals):
+        trial = cores | {large[0]: below.core, name: above.core}
+        if len(trial) > len(ground.totals) or not all(map(ground.can_train, ground.lay_out(list(trial.values())))):
             raise ConfigError(
                 f"--max-images {most}: not possible: patch {large[0]} cannot be cut any smaller",
-                f"Nearest possible: --max-images {layout.most()}.",
+                f"Nearest possible: --max-images {cuts.most_photos(layout)}.",
             )
         cores = trial
 
