@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
-from xml.etree import ElementTree
 
 import numpy as np
 from scipy.spatial import Delaunay, QhullError, cKDTree
@@ -477,8 +476,7 @@ class FlightPlan:
             point = {"type": "Point", "coordinates": _rounded(to_globe(np.array([view.position]))[0], 9)}
             features.append({"type": "Feature", "geometry": point, "properties": asdict(view)})
         for number, cell in enumerate(self.cells, start=1):
-            ring = to_globe(_corners(cell, self.up) + self.offset)
-            polygon = {"type": "Polygon", "coordinates": [[_rounded(one, 9) for one in (*ring, ring[0])]]}
+            polygon = {"type": "Polygon", "coordinates": [self._ring(cell, to_globe)]}
             said = {"name": f"cell {number}", "is": cell.why, "photographs": cell.num_photos, "patch": cell.patch}
             said |= {"angle_deg": round(cell.angle_deg, 1), "lacks_more": number - 1 in self.left}
             features.append({"type": "Feature", "geometry": polygon, "properties": said})
@@ -492,33 +490,28 @@ class FlightPlan:
         If `to_globe` is None, the scene is shown at the equator, with one unit of the model as one metre. Coordinates
         that are not finite are written as inf or nan.
         """
-        ElementTree.register_namespace("", KML)
-        root = ElementTree.Element(f"{{{KML}}}kml")
-        document = ElementTree.SubElement(root, f"{{{KML}}}Document")
-        _add(document, {"name": f"next flight: {self.name}"})
-        if self.to_globe is None:
-            _add(document, {"description": f"Shown at the equator, one unit of the model as one metre: {LOCAL}"})
-        for view in self.views():
-            longitude, latitude, altitude = _rounded(self._on_globe(np.array([view.position]))[0], 9)
-            where = {"longitude": longitude, "latitude": latitude, "altitude": altitude}
-            # a tilt of 0 looks straight down, one of 90 to the horizon
-            turned = {"heading": view.heading_deg, "tilt": round(view.pitch_deg + 90, 1), "roll": 0}
-            placemark = {
-                "name": view.name,
-                "Camera": {**where, **turned, "altitudeMode": "absolute"},
-                "description": (
-                    f"heading {view.heading_deg}, pitch {view.pitch_deg} degrees; shows {', '.join(view.covers)}"
-                ),
-                "Point": {"altitudeMode": "absolute", "coordinates": f"{longitude},{latitude},{altitude}"},
-            }
-            _add(document, {"Placemark": placemark})
-        for number, cell in enumerate(self.cells, start=1):
-            ring = self._on_globe(_corners(cell, self.up) + self.offset)
-            path = " ".join(",".join(map(str, _rounded(one, 9))) for one in (*ring, ring[0]))
-            edge = {"outerBoundaryIs": {"LinearRing": {"coordinates": path}}}
-            name = f"cell {number}: {cell.why}, {plural(cell.num_photos, 'photograph')}"
-            _add(document, {"Placemark": {"name": name, "Polygon": {"altitudeMode": "absolute", **edge}}})
-        return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+        from jinja2 import Environment, PackageLoader
+
+        note = "" if self.to_globe else f"Shown at the equator, one unit of the model as one metre: {LOCAL}"
+        filled = Environment(loader=PackageLoader(__package__ or ""), autoescape=True, trim_blocks=True)
+        return (
+            filled.get_template("flight.kml.j2").render(
+                namespace=KML,
+                name=self.name,
+                note=note,
+                views=[(one, _rounded(self._on_globe(np.array([one.position]))[0], 9)) for one in self.views()],
+                cells=[
+                    (cell, plural(cell.num_photos, "photograph"), self._ring(cell, self._on_globe))
+                    for cell in self.cells
+                ],
+            )
+            + "\n"
+        )
+
+    def _ring(self, cell: WeakRegion, to_globe: Convert) -> list[tuple[float, float, float]]:
+        """Return the corners of a cell on the globe, with the first again at the end."""
+        corners = to_globe(_corners(cell, self.up) + self.offset)
+        return [_rounded(one, 9) for one in (*corners, corners[0])]
 
     def _on_globe(self, places: Floats) -> Floats:
         if self.to_globe:
@@ -536,13 +529,3 @@ def _corners(cell: WeakRegion, up: Floats) -> Floats:
 
 def _rounded(place: Floats, digits: int = 4) -> tuple[float, float, float]:
     return triple(round(float(one), digits) for one in place)
-
-
-def _add(parent: ElementTree.Element, fields: Mapping[str, object]) -> None:
-    """Append child elements in order; a value is the text of a child, or a mapping of its own children."""
-    for tag, value in fields.items():
-        child = ElementTree.SubElement(parent, f"{{{KML}}}{tag}")
-        if isinstance(value, Mapping):
-            _add(child, value)
-        else:
-            child.text = str(value)
