@@ -165,12 +165,14 @@ def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
     A wrong size, or a wrong number or value of parameters, ends the check there. Panoramas and unknown models have no
     focal length, principal point or distortion to check.
     """
-    subject = scribe.camera(camera.id)
-    model = CAMERA_MODELS.get(camera.model)
+    subject, model = scribe.camera(camera.id), CAMERA_MODELS.get(camera.model)
     if camera.model not in scribe.rules.camera_models | scribe.rules.undistorts:
-        yield _unsupported(camera, scribe)
+        why, remedy = f"; {scribe.rules.name} takes {', '.join(sorted(scribe.rules.camera_models))}", ""
+        if known := misspelt(camera.model):
+            why, remedy = f", which COLMAP spells {known}", f"Write {known} in cameras.txt."
+        yield scribe.note("unsupported_model", subject, f"camera model {shown(camera.model)}{why}", remedy)
     if not all(0 < side <= limits.LONGEST_PX for side in camera.size):
-        yield scribe.note("bad_camera_size", subject, f"its size of {camera.width}x{camera.height} px is impossible")
+        yield scribe.note("bad_camera_size", subject, f"its size of {size_text(camera.size)} px is impossible")
     elif model is not None and len(model.params) != len(camera.params):
         message = (
             f"{len(camera.params)} parameters, but {model.name} has {len(model.params)}: {', '.join(model.params)}"
@@ -180,23 +182,12 @@ def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
         values = ", ".join(f"{value:g}" for value in camera.params)
         yield scribe.note("bad_params", subject, f"some of its parameters are no finite numbers: {values}")
     elif camera.has_center:
-        yield from _check_focal(camera, scribe)
-        yield from _check_principal_point(camera, scribe)
+        yield from _check_pinhole(camera, subject, scribe)
         if camera.model in scribe.rules.undistorts and is_distorted(camera):
-            yield _check_distortion(camera, scribe)
+            yield _check_distortion(camera, subject, scribe)
 
 
-def _unsupported(camera: Camera, scribe: FindingWriter) -> AuditFinding:
-    if known := misspelt(camera.model):
-        message = f"camera model {shown(camera.model)}, which COLMAP spells {known}"
-        return scribe.note("unsupported_model", scribe.camera(camera.id), message, f"Write {known} in cameras.txt.")
-    takes = ", ".join(sorted(scribe.rules.camera_models))
-    message = f"camera model {shown(camera.model)}; {scribe.rules.name} takes {takes}"
-    return scribe.note("unsupported_model", scribe.camera(camera.id), message)
-
-
-def _check_distortion(camera: Camera, scribe: FindingWriter) -> AuditFinding:
-    subject = scribe.camera(camera.id)
+def _check_distortion(camera: Camera, subject: str, scribe: FindingWriter) -> AuditFinding:
     try:
         straight = undistorted_camera(camera)
     except SceneError as error:
@@ -205,10 +196,10 @@ def _check_distortion(camera: Camera, scribe: FindingWriter) -> AuditFinding:
     return scribe.note("distorted", subject, message)
 
 
-def _check_focal(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    subject, side = scribe.camera(camera.id), max(camera.width, camera.height)
-    ratios = (camera.fx / side, camera.fy / side)
-    value = f"fx {camera.fx:.6g}, fy {camera.fy:.6g} px at {camera.width}x{camera.height}"
+def _check_pinhole(camera: Camera, subject: str, scribe: FindingWriter) -> Iterator[AuditFinding]:
+    """Yield findings about focal lengths, then about the principal point."""
+    ratios = [focal / max(camera.size) for focal in (camera.fx, camera.fy)]
+    value = f"fx {camera.fx:.6g}, fy {camera.fy:.6g} px at {size_text(camera.size)}"
     if not all(_POSSIBLE[0] <= ratio <= _POSSIBLE[1] for ratio in ratios):
         yield scribe.note("impossible_focal", subject, f"focal length is impossible: {value}")
     elif not all(_USUAL[0] <= ratio <= _USUAL[1] for ratio in ratios):
@@ -217,12 +208,8 @@ def _check_focal(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
     elif not 1 / _MAX_STRETCH <= camera.fx / camera.fy <= _MAX_STRETCH:
         message = f"pixels are not square: {value}"
         yield scribe.note("unusual_focal", subject, message, f"Unless the photographs were stretched: {REPAIR}")
-
-
-def _check_principal_point(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    subject = scribe.camera(camera.id)
     shares = (camera.cx / camera.width, camera.cy / camera.height)
-    where = f"principal point ({camera.cx:.6g}, {camera.cy:.6g}) in an image of {camera.width}x{camera.height} px"
+    where = f"principal point ({camera.cx:.6g}, {camera.cy:.6g}) in an image of {size_text(camera.size)} px"
     if not all(0 < share < 1 for share in shares):
         yield scribe.note("principal_point_outside", subject, f"{where} lies outside")
     elif not all(_CENTRAL[0] <= share <= _CENTRAL[1] for share in shares):
