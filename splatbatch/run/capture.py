@@ -12,6 +12,7 @@ from splatbatch.errors import SceneError
 from splatbatch.output.records.quality import Inspection
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import Floats, centers_of, triple
+from splatbatch.scene.frame import shifted
 from splatbatch.scene.next_flight import (
     Convert,
     CoverageSurvey,
@@ -55,17 +56,19 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> FlightPlan:
             "these scenes have different offsets, and a flight plan covers one scene",
             "Name one scene: `splatbatch plan-capture p0`.",
         )
-    offset, crs = np.array(offsets.pop()), batch.config.scene.crs or ""
+    subtracted, crs = offsets.pop(), batch.config.scene.crs or ""
+    offset = np.array(subtracted)
     whole = batch.output.scene.read_inspection() if is_whole else None
     cells = {"scene": _inspected_cells(whole)} if whole else {}
     cameras, obstacles = dict[str, FlightCamera](), dict[str, list[Floats]]()
     read = lru_cache(maxsize=1)(read_reconstruction)  # the variants of a patch follow each other
     for task in tasks:
         model, folder = read(task.patch.sparse), batch.output.patch(task.name)
+        placed = shifted(model, subtracted)
         if not whole:
             cells[task.name] = _inspected_cells(folder.read_inspection()) or _cells_of_points(model, offset)
-        cameras |= _cameras(model, offset)
-        obstacles[task.patch.name] = [model.points.xyz - offset]
+        cameras |= placed_cameras(placed.images, model.cameras)
+        obstacles[task.patch.name] = [placed.points.xyz]
         with suppress(OSError, ValueError):  # then the points of the model are enough
             obstacles[task.patch.name].append(sample_rows(folder.accepted_splat()[0]).astype(np.float64))
     if unknown := [name for name, known in cells.items() if not known]:
@@ -99,14 +102,3 @@ def _cells_of_points(model: Reconstruction, offset: Floats) -> list[Cell]:
     """Return the cells in which points of a model lie, for a patch that is not inspected."""
     places, side = surface_cells(model.points.xyz, centers_of(model.images))
     return [(*triple(place - offset), side) for place in places]
-
-
-def _cameras(model: Reconstruction, offset: Floats) -> dict[str, FlightCamera]:
-    """Return the camera of each photograph of a model that has a pose, in the splats' coordinates, by name."""
-    found = {}
-    for image in model.images:
-        for camera in placed_cameras([image], model.cameras):
-            matrix = camera.matrix.copy()
-            matrix[:3, 3] += matrix[:3, :3] @ offset
-            found[image.name] = FlightCamera(matrix, camera.focal, camera.size)
-    return found

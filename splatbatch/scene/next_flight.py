@@ -88,8 +88,8 @@ class FlightCamera:
         return (local[:, 2] > 0) & (off <= 0.5 - margin).all(axis=1)
 
 
-def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> list[FlightCamera]:
-    """Return the camera of each image with a finite pose, in order; distortion and principal points are ignored.
+def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> dict[str, FlightCamera]:
+    """Return the camera of each image with a finite pose, by image name; distortion and principal points are ignored.
 
     Images whose camera is missing are left out.
 
@@ -100,11 +100,11 @@ def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> li
     Raises:
         SceneError: an image has a panorama, or a camera of an unknown model or with another number of parameters.
     """
-    return [
-        FlightCamera(image.world_to_camera(), (camera.fx, camera.fy), camera.size)
+    return {
+        image.name: FlightCamera(image.world_to_camera(), (camera.fx, camera.fy), camera.size)
         for image in images
         if image.has_pose() and (camera := cameras.get(image.camera_id))
-    ]
+    }
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def removed_shots(folder: Path) -> list[FlightCamera]:
     for file in sparse.iterdir():
         file.unlink()
     Subset(known, kept, known.seen_by(kept)).write(sparse)
-    return placed_cameras([image for image in model.images if east[image.name] >= limit], model.cameras)
+    return [*placed_cameras([one for one in model.images if east[one.name] >= limit], model.cameras).values()]
 
 
 @pytest.fixture(scope="module")
