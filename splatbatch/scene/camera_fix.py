@@ -30,7 +30,7 @@ from splatbatch.scene.geometry.survey import TrackObservations, find_misfit, sur
 from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, GreyPhotographs, MatchContext, Relabeling
 from splatbatch.scene.image_match.ncc_patches import Places
 from splatbatch.scene.image_match.pairs import GROUPS, pairs_of
-from splatbatch.scene.image_match.relabelings import cropped
+from splatbatch.scene.image_match.relabelings import CROPPED
 from splatbatch.scene.partition.files import PATCH
 from splatbatch.scene.partition.record import read_partition, write_partition
 from splatbatch.scene.patches import Patch
@@ -341,7 +341,7 @@ def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> tuple[str
             f" {likeness:.3f}; {was:.3f} before)"
         )
         return what, "Use the photographs that the model was made from."
-    word, reading = ("crop", cropped()) if how == "scale" else ("scale", AS_IS)
+    word, reading = ("crop", CROPPED) if how == "scale" else ("scale", AS_IS)
     other = before.of(rows).mean(dict.fromkeys(everyone, reading))
     if other > likeness + _CLEARLY:
         what = (

@@ -130,7 +130,7 @@ class ImageMatchFindings:
         The latter is tried only if they match neither as stored nor when read as cropped about the centre.
         """
         rows = set(self._values)
-        means = [self.compared.mean(dict.fromkeys(rows, reading)) for reading in (AS_IS, relabelings.cropped())]
+        means = [self.compared.mean(dict.fromkeys(rows, reading)) for reading in (AS_IS, relabelings.CROPPED)]
         alike = float(np.nanmax([*means, -1.0]))
         if rows and (mixed := self._mixed(rows, alike)):
             yield mixed
@@ -178,7 +178,7 @@ class ImageMatchFindings:
         return self.scribe.note("other_pictures", self._subject(subject), seen, chosen[0].remedy)
 
     def _hypotheses(self) -> Iterator[Relabeling]:
-        yield from relabelings.turned()
+        yield from relabelings.TURNED
         yield from relabelings.of_names(self.compared)
         yield from relabelings.of_folders(self.compared, self.folder)
 
@@ -215,7 +215,7 @@ class ImageMatchFindings:
                 return self.scribe.note("photos_exchanged", name, message, reading.remedy)
             message = f"{seen}; {self._name(partner)} shows them: one photograph was copied over the other"
             return self.scribe.note("other_content", name, message, "Copy the right photograph there again.")
-        if chosen := self._best([row], relabelings.turned()):
+        if chosen := self._best([row], relabelings.TURNED):
             return self.scribe.note("other_content", name, f"{seen}; it is {chosen[0].words}", chosen[0].remedy)
         if moved := self._field_of({row}):
             return self._note_field({row}, moved)
@@ -299,7 +299,7 @@ class ImageMatchFindings:
         near = [(model.mean(), folder) for folder, model in relabelings.models_near(self.sparse, part)]
         near = [(value, folder) for value, folder in near if value >= enough]
         is_bent = any(self._camera(row).model not in PINHOLE_MODELS for row in rows)
-        others = (dict.fromkeys(rows, reading) for reading in relabelings.undistorted())
+        others = (dict.fromkeys(rows, reading) for reading in relabelings.UNDISTORTED)
         fits = any(part.mean(other) >= enough for other in others) if is_bent else self._is_bent(part, rows, enough)
         if not near and not fits:
             return None
@@ -376,7 +376,7 @@ def is_left_behind(compared: MatchContext, rows: Collection[int]) -> bool | None
     as_is = seen.mean()
     if not np.isfinite(as_is):
         return None
-    return as_is < ALIKE <= max(seen.mean(dict.fromkeys(rows, reading)) for reading in relabelings.left_behind())
+    return as_is < ALIKE <= max(seen.mean(dict.fromkeys(rows, reading)) for reading in relabelings.LEFT_BEHIND)
 
 
 def list_names(field: DisplacementField, view: MatchView) -> str:

@@ -31,47 +31,15 @@ UNDISTORT_BOTH = (
     "python -c \"import pycolmap; pycolmap.undistort_images('undistorted', 'MODEL', 'IMAGES')\" makes undistorted"
     " photographs and their model together, from the distorted ones"
 )
-_TURNS: tuple[tuple[str, str, Places], ...] = (
-    ("turned by 180 degrees", "-rotate 180", lambda s: 1 - s),
-    ("mirrored, left for right", "-flop", lambda s: s * (-1, 1) + (1, 0)),
-    ("mirrored, top for bottom", "-flip", lambda s: s * (1, -1) + (0, 1)),
-    ("turned by 90 degrees clockwise", "-rotate 270", lambda s: np.stack([1 - s[:, 1], s[:, 0]], axis=1)),
-    ("turned by 90 degrees counterclockwise", "-rotate 90", lambda s: np.stack([s[:, 1], 1 - s[:, 0]], axis=1)),
-)
-
-
-def turned() -> Iterator[Relabeling]:
-    """Yield the five hypotheses that photographs were turned by 180 or 90 degrees, or mirrored."""
-    for words, option, change in _TURNS:
-        yield Relabeling(
-            words,
-            f"Turn the photographs back (magick mogrify {option} FILES), or make a model from them as they are.",
-            place=partial(_whatever_the_sizes, change),
-        )
 
 
 def _whatever_the_sizes(change: Places, _camera: Size, _photo: Size) -> Places:
     return change
 
 
-def cropped() -> Relabeling:
-    """Return the hypothesis that photographs were cropped about the centre, or padded, without being resized."""
-
-    def place(camera: Size, photo: Size) -> Places:
-        ratio = np.array(camera) / np.array(photo)
-        return lambda shares: (shares - 0.5) * ratio + 0.5
-
-    return Relabeling("cropped about the centre", place=place)
-
-
-def left_behind() -> Iterator[Relabeling]:
-    """Yield two hypotheses: photographs were resized, or cropped about the centre, and K was left as it was before.
-
-    The first one's `camera` raises SceneError for a camera without a principal point. The second one's raises KeyError
-    for an unknown model, and ValueError for a wrong number of parameters.
-    """
-    yield Relabeling("resized", camera=_of_its_size)
-    yield Relabeling("cropped about the centre", camera=_centred)
+def _about_the_centre(camera: Size, photo: Size) -> Places:
+    ratio = np.array(camera) / np.array(photo)
+    return lambda shares: (shares - 0.5) * ratio + 0.5
 
 
 def _of_its_size(camera: Camera) -> Camera:
@@ -81,6 +49,53 @@ def _of_its_size(camera: Camera) -> Camera:
 def _centred(camera: Camera) -> Camera:
     middle = {"cx": camera.width / 2, "cy": camera.height / 2}
     return replace(camera, params=tuple(middle.get(name, value) for name, value in camera.named_params()))
+
+
+def _straight(camera: Camera) -> Camera | None:
+    try:
+        return undistorted_camera(camera) if is_distorted(camera) else None
+    except SceneError:
+        return None
+
+
+def _unbent(camera: Camera) -> Camera | None:
+    return replace(camera, model="PINHOLE", params=camera.pinhole) if _straight(camera) else None
+
+
+TURNED = tuple(
+    Relabeling(
+        words,
+        f"Turn the photographs back (magick mogrify {option} FILES), or make a model from them as they are.",
+        place=partial(_whatever_the_sizes, change),
+    )
+    for words, option, change in (
+        ("turned by 180 degrees", "-rotate 180", lambda s: 1 - s),
+        ("mirrored, left for right", "-flop", lambda s: s * (-1, 1) + (1, 0)),
+        ("mirrored, top for bottom", "-flip", lambda s: s * (1, -1) + (0, 1)),
+        ("turned by 90 degrees clockwise", "-rotate 270", lambda s: np.stack([1 - s[:, 1], s[:, 0]], axis=1)),
+        ("turned by 90 degrees counterclockwise", "-rotate 90", lambda s: np.stack([s[:, 1], 1 - s[:, 0]], axis=1)),
+    )
+)
+"""The five hypotheses that photographs were turned by 180 or 90 degrees, or mirrored."""
+CROPPED = Relabeling("cropped about the centre", place=_about_the_centre)
+"""The hypothesis that photographs were cropped about the centre, or padded, without being resized."""
+LEFT_BEHIND = (
+    Relabeling("resized", camera=_of_its_size),
+    Relabeling("cropped about the centre", camera=_centred),
+)
+"""Two hypotheses: photographs were resized, or cropped about the centre, and K was left as it was before.
+
+The first one's `camera` raises SceneError for a camera without a principal point. The second one's raises KeyError for
+an unknown model, and ValueError for a wrong number of parameters.
+"""
+UNDISTORTED = tuple(
+    Relabeling("undistorted already, but the camera still has the distortion", camera=camera)
+    for camera in (_straight, _unbent)
+)
+"""Two hypotheses that photographs were undistorted already: with COLMAP's new K, and with K unchanged.
+
+They do not apply to cameras without distortion, too wide for a pinhole, or of a model that is not supported.
+"""
 
 
 def of_names(compared: MatchContext) -> Iterator[Relabeling]:
@@ -153,27 +168,6 @@ def of_folders(compared: MatchContext, images: Path) -> Iterator[Relabeling]:
             paths = {row: str(place / image.name) for row, image in enumerate(compared.images)}
             words = f"not those of {shown(str(place))}, which fit"
             yield Relabeling(words, f"Set scene.images to {place}.", path=paths)
-
-
-def undistorted() -> Iterator[Relabeling]:
-    """Yield the two hypotheses that photographs were undistorted already: with COLMAP's new K, and with K unchanged.
-
-    They do not apply to cameras without distortion, too wide for a pinhole, or of a model that is not supported.
-    """
-    words = "undistorted already, but the camera still has the distortion"
-    yield Relabeling(words, camera=_straight)
-    yield Relabeling(words, camera=_unbent)
-
-
-def _straight(camera: Camera) -> Camera | None:
-    try:
-        return undistorted_camera(camera) if is_distorted(camera) else None
-    except SceneError:
-        return None
-
-
-def _unbent(camera: Camera) -> Camera | None:
-    return replace(camera, model="PINHOLE", params=camera.pinhole) if _straight(camera) else None
 
 
 def models_near(sparse: Path, compared: MatchContext) -> Iterator[tuple[Path, MatchContext]]:
