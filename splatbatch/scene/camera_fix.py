@@ -34,7 +34,7 @@ from splatbatch.scene.image_match.relabelings import CROPPED
 from splatbatch.scene.partition.files import PATCH
 from splatbatch.scene.partition.record import read_partition, write_partition
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.folders import is_folder, paths_of
+from splatbatch.scene.photos.folders import is_folder, paths_of, reduced_copies
 from splatbatch.scene.photos.headers import (
     NearSize,
     SameSize,
@@ -535,8 +535,7 @@ def write_copies(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> tupl
         images, masks = plan.patch.images, plan.patch.masks
         is_own = images.absolute().parent in plan.patch.sparse.absolute().parents[:2]
         place = aside / plan.patch.name if is_own else aside
-        beside = [images.with_name(f"{images.name}{end}") for end in ("", "_2", "_4", "_8")]
-        for path in [*beside, *([masks] if masks else [])]:
+        for path in [images, *reduced_copies(images).values(), *([masks] if masks else [])]:
             link = place / (path.name if is_own else path.name.replace(images.name, "images"))
             if is_folder(path) and not link.exists():
                 link.symlink_to(path.resolve(), target_is_directory=True)

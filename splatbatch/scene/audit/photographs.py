@@ -17,8 +17,8 @@ from splatbatch.scene.photos.folders import (
     Location,
     MissingPhotograph,
     MisspeltName,
-    is_folder,
     photographs_below,
+    reduced_copies,
 )
 from splatbatch.scene.photos.headers import (
     Header,
@@ -46,7 +46,6 @@ _TRAITS: dict[Trait, tuple[str, str]] = {
     "alpha": ("alpha", "has an alpha channel"),
     "animated": ("animated", "holds several frames or pages"),
 }
-_SIBLINGS = ("_2", "_4", "_8")
 _PIXELS_PER_BYTE, _HEAD = 250, 400
 """A mask with fewer bytes than pixels / 250 + 400 may be of one colour and is decoded.
 
@@ -145,7 +144,7 @@ def check_pairing(images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]
     `shifted_pairing`: the folders do not hold the same names, extensions aside. No finding without such copies beside
     the folder.
     """
-    siblings = [path for path in (images.with_name(images.name + end) for end in _SIBLINGS) if is_folder(path)]
+    siblings = reduced_copies(images).values()
     if not siblings:
         return
     originals = photographs_below(images)

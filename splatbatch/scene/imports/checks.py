@@ -109,26 +109,28 @@ def _fitted(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
             f" {shot.photo.name} ({size_text(size)})"
         )
         raise SceneError(what, "Export focal length and principal point in pixels, with the size of the images.")
-    relation = relate(own, size)
-    if isinstance(relation, SameSize):
-        return shot, ""
-    if isinstance(relation, NearSize) and relation.factor == 1 and max(map(abs, relation.off)) <= 2:
-        # rounding: K stays as it is, so that the middle of the photograph stays where it was
-        what = "the size was 1 or 2 pixels off and is set to the photograph's; focal length and principal point stay"
-        return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
-    if isinstance(relation, ScaledSize):
-        keypoints = shot.keypoints and replace(shot.keypoints, xy=shot.keypoints.xy * (np.array(size) / own))
-        what = (
-            f"the photographs were resized ({spell_factor(relation.factor)}): focal length and principal point follow"
-        )
-        return replace(shot, camera=resized(camera, size), keypoints=keypoints), what
-    is_turned = isinstance(relation, TransposedSize)
-    why = "width and height are exchanged" if is_turned else "the photograph was cropped or padded, or is another one"
-    remedy = (
-        "Turn the photographs as their EXIF orientation says, or write width and height as the pixels are stored."
-        if is_turned
-        else "Use the photographs that the source was made with, or correct their size in the source."
-    )
+    match relate(own, size):
+        case SameSize():
+            return shot, ""
+        case NearSize(1, off) if max(map(abs, off)) <= 2:
+            # rounding: K stays as it is, so that the middle of the photograph stays where it was
+            what = (
+                "the size was 1 or 2 pixels off and is set to the photograph's; focal length and principal point stay"
+            )
+            return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
+        case ScaledSize(factor):
+            keypoints = shot.keypoints and replace(shot.keypoints, xy=shot.keypoints.xy * (np.array(size) / own))
+            what = f"the photographs were resized ({spell_factor(factor)}): focal length and principal point follow"
+            return replace(shot, camera=resized(camera, size), keypoints=keypoints), what
+        case TransposedSize():
+            why = "width and height are exchanged"
+            remedy = (
+                "Turn the photographs as their EXIF orientation says, "
+                "or write width and height as the pixels are stored."
+            )
+        case _:
+            why = "the photograph was cropped or padded, or is another one"
+            remedy = "Use the photographs that the source was made with, or correct their size in the source."
     raise SceneError(
         f"the camera has {size_text(own)} pixels, its photograph {shot.photo.name} has {size_text(size)}: {why}", remedy
     )
