@@ -22,7 +22,7 @@ HARMLESS = (
     r"errno: 97\b|Address family not supported by protocol",
     r"pip's dependency resolver|\byou have \S+ [\w.+-]+ which is incompatible",
     r"fatal: not a git repository|^(perl|locale|bash): warning|setlocale: |No value for \$TERM",
-    r"libnccl-net\S*: cannot open|NET/Plugin|No CUDA runtime is found, using CUDA_HOME",
+    r"libnccl-net\S*: cannot open|NET/Plugin|\bNCCL INFO\b|No CUDA runtime is found, using CUDA_HOME",
     r"\bcannot remove '|flop counting will not work|Skipping import of cpp extensions",
     r"CUDA kernel errors might be asynchronously reported|consider passing CUDA_LAUNCH_BLOCKING",
     r"malicious pickle data|The current process just got forked|infoROM is corrupted",
@@ -41,7 +41,7 @@ WARNINGS = (
     r"\b\w*Warning: (?!CUDA initialization)",
     rf"^\s*warn(ing)?\b(?!{_POD_ENDS})",
     r"\[ ?warn(ing)?\b(?![^\n]*failed to (save|write))|\bwarning ?:|\bwarning\b[^\n]{0,3}\[",
-    rf"\b(WARN|WARNING)\b(?!{_POD_ENDS}) (?!NET/)(?![^\n]*(NCCL|failed to (save|write)|preempted))",
+    rf"(?<!nccl )\b(WARN|WARNING)\b(?!{_POD_ENDS}) (?!NET/)(?![^\n]*(NCCL|failed to (save|write)|preempted))",
     r"^\[?w\d{4}\b|^\[W\d+|(^|\d: )W (tensorflow|external)/",
     r"Error checking compiler version for|^could not load the\b|\bcustom (kernel|op|extension)s?\b",
     # Tools of a job's script: what they do not find or may not do is seldom what the training died of.

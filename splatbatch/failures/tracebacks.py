@@ -191,8 +191,8 @@ class ExceptionReader:
         return self._lines[at].startswith(stream) if stream else not self._lines[at].startswith("[rank")
 
     def _end_of_message(self, at: int, stream: str) -> int:
-        """Return the last line of a message, with its indented lines; after a bare "error:" the next few count, too."""
-        if self._lines[at].rstrip().endswith("error:"):
+        """Return the last line of a message, with its indented lines; after a colon the next few count, too."""
+        if self._lines[at].rstrip().endswith(":"):
             at = min(at + signs.MESSAGE_LINES, len(self._lines) - 1)
         while at + 1 < len(self._lines) and self._is_indented(at + 1, stream):
             at += 1
