@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from splatbatch.config import TaskId
 from splatbatch.machine.protocol import Key
@@ -30,7 +31,7 @@ class Queue:
             hooks: claims tasks, and knows which tasks other workers have.
             slots: slots that the tasks wait for.
         """
-        ordered = sorted(tasks, key=lambda task: -task.length) if len(slots.names) > 1 else tasks
+        ordered = sorted(tasks, key=attrgetter("length"), reverse=True) if len(slots.names) > 1 else tasks
         self._tasks = OrderedDict((task.id, task) for task in ordered)
         self._not_before: dict[TaskId, float] = {}
         self._attempts, self._hooks, self._has_cores = attempts, hooks, slots.has_cores

@@ -26,8 +26,8 @@ class TimeLeft:
     batch: Batch
     end: float = math.inf
     """End by `time.monotonic()`, in seconds; infinite: no limit."""
-    _known: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Expected seconds of a task, and the time of that forecast, by number of steps."""
+    _known: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Expected seconds of each task by name, and the time of that forecast."""
 
     @classmethod
     def of(cls, batch: Batch, for_s: float | None) -> TimeLeft:
@@ -60,11 +60,11 @@ class TimeLeft:
         """
         if self.end == math.inf:
             return True
-        steps, now = task.requested_settings.recipe.training.max_steps, time.monotonic()
-        if steps not in self._known or now - self._known[steps][1] > ASKED_EVERY_S:
-            footprints = {task.name: task.memory_estimate} if task.memory_estimate else {}
-            self._known[steps] = (forecast(self.batch, [task.name], footprints).seconds or 0.0, now)
-        return self._left_s() > self._known[steps][0]
+        name, now = task.name, time.monotonic()
+        if name not in self._known or now - self._known[name][1] > ASKED_EVERY_S:
+            footprints = {name: task.memory_estimate} if task.memory_estimate else {}
+            self._known[name] = (forecast(self.batch, [name], footprints).seconds or 0.0, now)
+        return self._left_s() > self._known[name][0]
 
     def _left_s(self) -> float:
         return self.end - time.monotonic() - self.batch.config.limits.grace_s - MARGIN_S
