@@ -20,6 +20,7 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.disk_guard import DISK_FULL, when_there_is_room
 from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
+from splatbatch.tasks.estimates import CORES_EACH, MOST_AT_ONCE, num_cores
 from splatbatch.tasks.task import Task
 from splatbatch.text import one_line
 
@@ -30,8 +31,6 @@ KNOWN = {
     for kind in (SplatbatchError, ConfigError, SceneError, TrainerError, ExecutorError, OutputError)
 }
 """Class of the error for each exit code of a process of splatbatch."""
-MOST_AT_ONCE, CORES_EACH = 4, 4
-"""Most tasks at once on a GPU, and the number of cores of the host that each task keeps busy."""
 UNWRITTEN = Ledger(None)
 """Ledger without a file, for tasks that a user starts by a command such as `inspect`."""
 
@@ -88,7 +87,8 @@ def make_all(
     output = OutputFolder(config.output.folder)
     before = {task.name: len(task.home.attempts()) for task in tasks}
     limits = config.limits.model_copy(update={"free_disk_mib": 0})
-    at_once = max(1, min(MOST_AT_ONCE, (os.cpu_count() or 1) // CORES_EACH))
+    # an inspection keeps twice as many cores busy as a training
+    at_once = max(1, min(MOST_AT_ONCE, num_cores() // (2 * CORES_EACH)))
     # the loop alone packs: an executor would start MPS first, which takes as long as two inspections
     packed = config.executor.model_copy(update={"patches_per_gpu": at_once})
     with contextlib.closing(_executor(config, tasks[0])) as executor:
