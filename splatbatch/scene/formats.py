@@ -20,8 +20,8 @@ _HEAD = 4096
 _MOST_LOOKED_INTO = 20
 """Most files of one format whose start is read."""
 _COLMAP = "Reconstruct the photographs (splatbatch reconstruct PHOTOS), or write the poses as a transforms.json."
-_OPENMVG = "Run `openMVG_main_openMVG2Colmap -i {file} -o NEW`, then `splatbatch import NEW`."
-_ALICEVISION = "Run `aliceVision_exportColmap -i {file} -o NEW`, then `splatbatch import NEW`."
+_OPENMVG = "Run `openMVG_main_openMVG2Colmap -i {file} -o NEW`, then `splatbatch import NEW DIR`."
+_ALICEVISION = "Run `aliceVision_exportColmap -i {file} -o NEW`, then `splatbatch import NEW DIR`."
 _TRAINED = (
     "A splat needs no training. To train it anew, name the scene (photographs, COLMAP model) that it was made from."
 )
@@ -119,13 +119,14 @@ FORMATS = (
     ForeignFormat(
         "a Polycam capture",
         ("keyframes/corrected_cameras/*.json", "keyframes/cameras/*.json"),
-        "Run `ns-process-data polycam --data {folder} --output-dir NEW` (nerfstudio), then `splatbatch import NEW`.",
+        "Run `ns-process-data polycam --data {folder} --output-dir NEW` (nerfstudio),"
+        " then `splatbatch import NEW DIR`.",
         (b'"t_00":',),
     ),
     ForeignFormat(
         "a Record3D capture",
         ("*.r3d",),
-        "Run `ns-process-data record3d --data {file} --output-dir NEW` (nerfstudio), then `splatbatch import NEW`.",
+        "Run `ns-process-data record3d --data {file} --output-dir NEW` (nerfstudio), then `splatbatch import NEW DIR`.",
     ),
     ForeignFormat(
         "a camera file for MVSNet",

@@ -41,8 +41,9 @@ def partition_for(batch: Batch) -> Partition:
         raise ConfigError("scene.scenes: these scenes are separate and cannot be merged", hint)
     partition = partition_of(config.scene.patches)
     if partition is None:
-        hint = "Cut the scene first: splatbatch split --source sparse/0 --images images."
-        raise SceneError(f"{config.scene.patches}: no partition.json, which holds the borders of the patches", hint)
+        hint = "Cut the scene first: splatbatch split --source sparse/0 --images images --out DIR."
+        message = "no partition.json: splatbatch split did not make these patches, and their borders are unknown"
+        raise SceneError(f"{config.scene.patches}: {message}", hint)
     strangers = [task.name for task in of_patches(batch.every) if not partition.core(task.name)]
     if strangers:
         hint = f"Move folders that are no patch of this scene, or split it again: {AGAIN}"
