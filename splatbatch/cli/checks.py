@@ -13,6 +13,7 @@ from splatbatch.cli.app import app, config_app, the_batch, the_one
 from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, PatchArguments, named
 from splatbatch.cli.stdout import open_console, print_facts, print_json, print_line, print_table, print_text
 from splatbatch.errors import ConfigError, SceneError
+from splatbatch.text import plural
 
 if TYPE_CHECKING:
     from splatbatch.config.schedule import Schedule
@@ -179,12 +180,17 @@ def show_plan(found: BatchPlan) -> None:
 
 def _schedule_in_words(schedule: Schedule) -> str:
     """Return a schedule in words: each event with its step, without events that never happen."""
-    words = {"means_gain": "learning rate of means times", "gain": "other learning rates except opacities times"}
-    return ", ".join(
-        f"{words[key]} {value:.3g}" if key in words else f"{key} {value:g}"
-        for key, value in vars(schedule).items()
-        if value
-    )
+    at = schedule
+    events = [
+        plural(at.max_steps, "step"),
+        f"refining every {at.refine_every} from step {at.refine_start} to {at.refine_stop}",
+        f"photographs in full size by step {at.full_size_at}",
+        f"opacities reset every {at.reset_every} to step {at.reset_stop}" if at.reset_every else "",
+        f"pruning at step {at.prune_at}" if at.prune_at else "",
+        f"harmonics of another degree every {at.sh_every}",
+        f"learning rates times {at.gain:.3g}, of means {at.means_gain:.3g}, of opacities 1" if at.gain != 1 else "",
+    ]
+    return "; ".join(filter(None, events))
 
 
 @app.command()

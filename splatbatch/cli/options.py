@@ -74,15 +74,16 @@ ConfigOption = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="YAML file or its folder, which can also precede the patches; - reads standard input. "
-        "Default: $SPLATBATCH_CONFIG, or splat_config.yml.",
+        help="YAML file or its folder; - reads standard input. Default: $SPLATBATCH_CONFIG, or splat_config.yml.",
     ),
 ]
 BatchArgument = Annotated[
     Optional[str],
     Argument(metavar="FOLDER", help="Folder of the batch, or its YAML; same as --config.", show_default=False),
 ]
-PatchArguments = Annotated[list[str], named("PATCH", "Only these patches, such as p5 p7.")]
+PatchArguments = Annotated[
+    list[str], named("PATCH", "Only these patches, such as p5 p7; the YAML or its folder can stand before them.")
+]
 WorkedArguments = Annotated[
     list[str], named("PATCH|STORE", "Only these patches, such as p5 p7; or a store: ssh://…, s3://… or a folder.")
 ]

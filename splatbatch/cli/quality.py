@@ -27,6 +27,13 @@ NOT_ALL = 1
 """Exit code if a patch is missing, a splat could not be inspected, or a certificate does not hold."""
 FLIGHT_FORMATS = (".geojson", ".json", ".kml")
 MOST_VIEWS = 60
+WEAKNESS = {
+    "few photographs": "in too few photographs",
+    "narrow": "seen from too narrow an angle",
+    "coarse": "seen from too far",
+    "nothing there": "empty",
+}
+"""Words for why a part is weak, by `WeakRegion.why`."""
 MEASUREMENT_COLUMNS = ("photographs", "number", "covered dB", "PSNR dB", "SSIM", "LPIPS", "patches' own dB", "gain dB")
 SEAM_COLUMNS = (
     "seam", "across", "covered dB", "PSNR dB", "views", "between dB", "colour /255", "depth step %", "density",
@@ -200,7 +207,7 @@ def show_flight(flight: FlightPlan) -> None:
         rows.append((view.name, position, *figures, plural(len(view.covers), "part")))
     print_table(("view", "position", "heading", "pitch", "above target", "covers"), ("view", "position"), rows)
     kinds = [cell.why for cell in flight.cells]
-    told = ", ".join(f"{kinds.count(why)} {why}" for why in dict.fromkeys(kinds))
+    told = ", ".join(f"{kinds.count(why)} {WEAKNESS[why]}" for why in dict.fromkeys(kinds))
     covers = f"{plural(len(flight.suggested), 'photograph')} for {plural(len(flight.cells), 'weak part')} ({told})"
     print_line(
         f"{covers}, taken from a distance of {flight.distance:.4g}; headings are clockwise from the model's y axis"

@@ -54,7 +54,7 @@ def train(
     no_verify: NoVerifyOption = False,
     only: OnlyOption = [],
     set_: SetOption = [],
-    detached: Annotated[bool, Option("--detach", help="Start a worker in the background and return.")] = False,
+    detached: Annotated[bool, Option("--detach", help="Train in the background and return.")] = False,
 ) -> None:
     """Train every patch that is not trained yet, or whose settings or inputs have changed."""
     if not (dry_run or detached):
@@ -212,7 +212,7 @@ def work(
         bool, Option("--only-builtin", help="With a store: skip patches that run commands from the store.")
     ] = False,
 ) -> None:
-    """Run one of several workers that share an output folder or a store; after exit code 75, start the worker again."""
+    """Run one of several workers that share an output folder or a store."""
     from splatbatch.config import near
     from splatbatch.run.decide import TrainOptions
     from splatbatch.run.worker import open_as_worker

@@ -76,8 +76,8 @@ class PublishRequest:
         settings = batch.config.publish
         kinds = parse_kinds(formats) if formats else tuple(dict.fromkeys(settings.formats))
         if not kinds:
-            message = "--as: no format is named"
-            raise ConfigError(message, f"Name at least one of {', '.join(KINDS)}; or set publish.formats in the YAML.")
+            hint = f"Name at least one by --as: {', '.join(KINDS)}. Or set publish.formats in the YAML."
+            raise ConfigError("no format is named", hint)
         target = TargetFolder(to or settings.folder, forced)
         target.check(batch.output.path)
         batch.check_apart("--to" if to else "publish.folder", target.folder, target.folder)

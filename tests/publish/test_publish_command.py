@@ -253,7 +253,7 @@ def test_beside_the_scene_a_patch_that_it_lacks_has_no_tiles(batch: FakeBatch) -
     ("arguments", "code", "words"),
     [
         (("--as", "sogg"), 2, "--as sogg: no such format hint: Did you mean sog?"),
-        ((), 2, "--as: no format is named"),
+        ((), 2, "no format is named hint: Name at least one by --as: ply,"),
         (("p7", "--as", "ply"), 2, "p7: no such patch"),
     ],
     ids=["format", "none", "patch"],
