@@ -10,7 +10,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -319,7 +319,7 @@ class Slots:
             gate.contexts = contexts.get(name, 0)
 
     def offer(
-        self, footprint: MemoryEstimate | None, now: float, *, alone: bool = False, on: Slot | None = None
+        self, footprint: MemoryEstimate | None, now: float, *, alone: bool = False, among: Collection[str]
     ) -> Slot | None:
         """Return a slot on which an attempt may start now, the emptiest first; None: there is none.
 
@@ -327,13 +327,18 @@ class Slots:
             footprint: memory estimate of the attempt; None: unknown.
             now: time by the clock of the loop, in seconds.
             alone: whether the attempt must have its GPU to itself.
-            on: the only slot that may be offered; None: any.
+            among: names of the slots that may be offered.
         """
         for gate in sorted(self._gates.values(), key=SlotGate.num_tenants):  # the emptiest GPU first
-            has_seat = gate.has_seat(alone=alone) and (on is None or on.name == gate.slot.name)
+            has_seat = gate.has_seat(alone=alone) and gate.slot.name in among
             if has_seat and gate.is_open(now, footprint.gpu_mib if footprint else None):
                 return gate.slot
         return None
+
+    def emptiest(self) -> str:
+        """Return the name of the slot in service with the fewest attempts; empty without slots."""
+        gates = sorted(self._gates.values(), key=SlotGate.num_tenants)
+        return next((gate.slot.name for gate in gates), "")
 
     def offer_cores(self, now: float, *, or_gpu: bool) -> Slot | None:
         """Return a slot for a task without GPU: with `or_gpu` an empty ready GPU first, else the slot of CPU cores.

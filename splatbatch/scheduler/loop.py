@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from splatbatch import isolated
+from splatbatch.config import TaskId
 from splatbatch.errors import OutputError
 from splatbatch.files import Record, is_out_of_space
 from splatbatch.machine.protocol import Slot
@@ -100,7 +101,7 @@ class Loop(LoopState):
                 self._begin(one, one.reading)
             elif (end := one.how_it_ended(gone[key])) is not None:
                 self._end(one, end)
-            elif is_on_slot and not self.slots.gate_of(key).has_seat() and standby.first(self) and one.is_finalizing():
+            elif is_on_slot and not self.slots.gate_of(key).has_seat() and self.ready() and one.is_finalizing():
                 self.slots.gate_of(key).finalizes(key, self._sharing.holds(one))  # the next may start beside it
         for task in self._waiting() if self._retries.why_stopped else ():  # the cause would fail these tasks, too
             self.ledger.write(GaveUp(task.name, self._retries.why_stopped))
@@ -224,29 +225,32 @@ class Loop(LoopState):
         return True
 
     def _start_next(self) -> bool:
-        """Start the next task if there is a slot for it; return whether to try again at once."""
-        if not self.slots.with_seat():  # no task is claimed that another worker could start sooner
-            return False
-        now = self.clock.now()
-        ready, task = standby.next_task(self, now)
-        if task is None or not self._has_room():
-            return False
-        offer = self.slots.offer(
-            self._sharing.of(task),
-            now,
-            alone=self._retries.is_alone(task),
-            on=ready.context if ready else None,
-        )
-        if offer is None:
+        """Start the next task if there is a slot for it; return whether to try again at once.
+
+        A task that must have a GPU to itself waits for the one with the fewest attempts, where no other task starts
+        until then. On the other GPUs the tasks behind it start.
+        """
+        now, free, passed_over = self.clock.now(), self.slots.with_seat(), set[TaskId]()
+        while free:  # without a seat no task is claimed that another worker could start sooner
+            ready, task = standby.next_task(self, now, free, passed_over)
+            if task is None or not self._has_room():
+                return False
+            among = {ready.context.name} if ready and ready.context else free
+            alone = self._retries.is_alone(task)
+            if offer := self.slots.offer(self._sharing.of(task), now, alone=alone, among=among):
+                if self._choose_budget_again():
+                    return True
+                if ready:
+                    return self._go(ready, offer)
+                self._start(task, offer)
+                return True
             for name, reason in self.slots.give_up_overdue(now).items():
                 self.ledger.write(Notice("slot_given_up", reason, slot=name))
-            return False
-        if self._choose_budget_again():
-            return True
-        if ready:
-            return self._go(ready, offer)
-        self._start(task, offer)
-        return True
+            if not alone:
+                return False
+            passed_over.add(task.id)
+            free -= {self.slots.emptiest()}
+        return False
 
     def _choose_budget_again(self) -> bool:
         """Let the deadline adjust the step budget of attempts not begun; return whether it did, which ends standbys."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Container
 from contextlib import suppress
 
+from splatbatch.config import TaskId
 from splatbatch.machine.slots import has_memory_for_standby
 from splatbatch.scheduler import judge, launch
 from splatbatch.scheduler.loop_state import LoopState
@@ -24,39 +25,32 @@ cores that train.
 """
 
 
-def first(loop: LoopState, free: Container[str] | None = None) -> RunningAttempt | None:
-    """Return the standby whose turn is next; None if there is none.
-
-    Args:
-        loop: state of the loop.
-        free: names of the slots on which the standby must be able to begin; None: any slot.
-    """
-    ready = loop.ready()
-    return next((one for one in ready if free is None or one.context is None or one.context.name in free), None)
-
-
-def next_task(loop: LoopState, now: float) -> tuple[RunningAttempt | None, Task | None]:
+def next_task(
+    loop: LoopState, now: float, free: Container[str], passed_over: Container[TaskId]
+) -> tuple[RunningAttempt | None, Task | None]:
     """Return the standby whose turn is next, and its task; without a standby None, and the next task of the queue.
 
     Both are None if no task should start now: none is due, or the next standby is nearly prepared. A standby whose
-    reader process waits for a file counts as none. If a slot is free but no task is due, standbys that could begin
-    only on a busy slot are ended.
+    reader process waits for a file counts as none. If no task is due, standbys that could begin only on a busy slot are
+    ended.
 
     Args:
         loop: state of the loop.
         now: time by the clock of the loop, in seconds.
+        free: names of the slots on which the task may start, at least one.
+        passed_over: tasks that are left out.
 
     Raises:
         OSError, SplatbatchError: a claim failed; see `Queue.due`.
     """
-    free = loop.slots.with_seat()
-    standby = first(loop, free)
+    able = (one for one in loop.ready() if one.context is None or one.context.name in free)
+    standby = next((one for one in able if one.task.id not in passed_over), None)
     if standby and standby.reading is not None:
         if standby.reading.wait is None:  # its reader works, and it is nearly ready
             return None, None
         standby = None
-    task = standby.task if standby else next(loop.queue.due(now), None)
-    if task is None and free:  # only standbys bound to busy slots are left: starting them anew here is faster
+    task = standby.task if standby else next((one for one in loop.queue.due(now) if one.id not in passed_over), None)
+    if task is None:  # only standbys bound to busy slots are left: starting them anew here is faster
         discard_contexts(loop, {one.context.name for one in loop.ready() if one.context})
     return standby, task
 
@@ -147,7 +141,8 @@ def withdraw(loop: LoopState, names: Collection[str]) -> list[Task]:
     """
     if not names:
         return []
-    if (following := first(loop)) and following.task.name in names:
+    ready = loop.ready()
+    if ready and ready[0].task.name in names:
         retire(loop)
     found = [task for task in loop.queue if task.name in names]
     for task in found:

@@ -96,6 +96,19 @@ def test_who_ran_out_of_memory_beside_another_is_tried_alone_and_loses_no_rung(s
     assert world.at("ends", "p0") <= [at for at, what, who in world.history if (what, who) == ("begins", "p1")][1]
 
 
+def test_while_a_patch_waits_for_a_gpu_to_itself_the_other_gpus_go_on(simulation: Simulation) -> None:
+    """On gpu1, p1 fails beside p3 and p5, and waits for the end of p3; p6 to p9 train beside p0 on gpu0."""
+    scripts = {f"p{number}": Script(10) for number in range(10)}
+    world = simulation.patches(**{**scripts, "p0": Script(60), "p3": Script(60)})
+    world.scripts["p1"], world.num_gpus = [Script(log=OOM, fails_after_s=5), Script(10)], 2
+    assert all(isinstance(outcome, Trained) for outcome in simulation.run(executor={"patches_per_gpu": 3}).values())
+    ends = [who for at, what, who in world.history if what == "ends" and at < 60]
+    assert {"p6", "p7", "p8", "p9"} <= set(ends)
+    begins = [(at, who) for at, what, who in world.history if what == "begins"]
+    assert [who for at, who in begins if at >= 60] == ["p1"]
+    assert world.time < 75
+
+
 def test_who_finds_the_memory_held_by_a_newcomer_waits_and_loses_no_rung(simulation: Simulation) -> None:
     """CUDA's message has no sizes where the context could not be opened; NVML says who holds the memory."""
     world = simulation.patches(p0=[Script(log="RuntimeError: CUDA error: out of memory", fails_after_s=5), Script(10)])
