@@ -22,7 +22,7 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger, events
 from splatbatch.output.records.attempt import AttemptFacts
-from splatbatch.output.records.record import object_of, read_as
+from splatbatch.output.records.record import object_of
 from splatbatch.scheduler import judge
 from splatbatch.tasks.task import Task, TrainTask
 
@@ -87,8 +87,8 @@ def _failures_before(attempt: Attempt) -> Iterator[EarlierFailure]:
             yield EarlierFailure(event.attempt, event.diagnosis.cause, settings)
 
 
-def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *, adopted: bool = False) -> Outcome:
-    """Write the end of an attempt into the ledger, by the result of `collect`; return its outcome.
+def write_down(attempt: Attempt, end: Exit, found: CollectResult, ledger: Ledger, *, adopted: bool = False) -> None:
+    """Write the end of an attempt into the ledger, by the result of `collect`.
 
     Once the end of a trained attempt is on disk, the checkpoints of this and all earlier attempts are removed. On a
     full disk the event is kept in memory for later, and the checkpoints stay.
@@ -96,7 +96,7 @@ def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *
     Args:
         attempt: the ended attempt.
         end: how its process ended.
-        collected: result of `collect`.
+        found: result of `collect`.
         ledger: ledger of this run.
         adopted: the attempt was started by an earlier run.
 
@@ -104,13 +104,11 @@ def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *
         OutputError: the ledger cannot be written.
         OSError: a checkpoint cannot be removed.
     """
-    found = read_as(CollectResult, collected)
     outcome, said = found.outcome, found.said
     ledger.write(AttemptEnded.of(attempt.patch, attempt.folder.number, outcome, exit=end, adopted=adopted, **said))
     if isinstance(outcome, Trained) and ledger.flush():
         for one in (attempt.folder, *attempt.folder.earlier()):
             one.checkpoint.unlink(missing_ok=True)  # no attempt resumes from it any more
-    return outcome
 
 
 def _keep_and_choose(

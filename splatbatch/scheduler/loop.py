@@ -17,10 +17,11 @@ from splatbatch.files import Record, is_out_of_space
 from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import COLLECT, Cancelled, Exit, Exited, Failed, Outcome, Stopped, Trained
 from splatbatch.output.events import AttemptEnded, FileNotAnswering, GaveUp, Notice, PatchRejected, SlotNotReady
+from splatbatch.output.records.record import read_as
 from splatbatch.scheduler import judge, launch, standby
 from splatbatch.scheduler.cancel import Cancellations
 from splatbatch.scheduler.disk_guard import DISK_FULL, DiskGuard
-from splatbatch.scheduler.finalize import collect, write_down
+from splatbatch.scheduler.finalize import CollectResult, collect, write_down
 from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.packing import GpuSharing
 from splatbatch.scheduler.retry_handling import RetryHandling
@@ -174,7 +175,13 @@ class Loop(LoopState):
 
     def _record(self, one: RunningAttempt, end: Exit, collected: Record) -> None:
         """Record the outcome of an attempt in the ledger, and act on it: learn its memory, or handle its failure."""
-        task, outcome = one.task, write_down(one.attempt, end, collected, self.ledger)
+        found, is_crowded = read_as(CollectResult, collected), False
+        task, outcome = one.task, found.outcome
+        if isinstance(outcome, Failed) and outcome.diagnosis.cause == "cuda_oom":
+            is_crowded = self.slots.is_crowded(one.slot, one.key)
+            if is_crowded or one.num_company:  # memory that others hold is waited for, with the same settings
+                outcome = Failed(replace(outcome.diagnosis, action="retry"))
+        write_down(one.attempt, end, replace(found, outcome=outcome), self.ledger)
         self._retries.note(task, outcome)
         if isinstance(outcome, Trained):
             self._sharing.note(one)
@@ -184,9 +191,7 @@ class Loop(LoopState):
             diagnosis = outcome.diagnosis
             if diagnosis.cause == DISK_FULL:
                 self._disk.shut(self.clock.now(), f"the disk is full, as the attempt at {task.name} shows")
-            elif diagnosis.cause == "cuda_oom" and self.slots.is_crowded(one.slot, one.key):
-                diagnosis = replace(diagnosis, action="retry")  # memory that others hold is waited for
-            elif diagnosis.cause == "cuda_oom" and one.num_company:
+            elif diagnosis.cause == "cuda_oom" and one.num_company and not is_crowded:
                 self._sharing.ran_out_of_memory(1 + one.num_company)
             self._retries.failed(one, diagnosis, self.clock.now())
 

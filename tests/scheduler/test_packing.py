@@ -93,6 +93,7 @@ def test_who_ran_out_of_memory_beside_another_is_tried_alone_and_loses_no_rung(s
     outcomes = simulation.run(executor=PACKED)
     assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
     assert [event["changes"] for event in simulation.batch.events("attempt_started")] == [{}] * 4
+    assert simulation.actions() == ["retry"]
     assert world.at("ends", "p0") <= [at for at, what, who in world.history if (what, who) == ("begins", "p1")][1]
 
 
@@ -115,6 +116,7 @@ def test_who_finds_the_memory_held_by_a_newcomer_waits_and_loses_no_rung(simulat
     world.squatter_mib = lambda time, _: CROWDED_MIB if 3 < time < 60 else 0
     assert isinstance(simulation.run()["p0"], Trained)
     assert [event["changes"] for event in simulation.batch.events("attempt_started")] == [{}] * 2
+    assert simulation.actions() == ["retry"]
     assert next(reversed([at for at, what, _ in world.history if what == "begins"])) >= 60
 
 

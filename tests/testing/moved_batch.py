@@ -18,7 +18,8 @@ from splatbatch.outcome import Exited
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import Claim, JobSpec, TimeLimits
-from splatbatch.scheduler.finalize import collect, write_down
+from splatbatch.output.records.record import read_as
+from splatbatch.scheduler.finalize import CollectResult, collect, write_down
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprint import fingerprint
@@ -118,7 +119,7 @@ class MovedBatch:
         leave_figures(attempt.folder, psnr=20.0)
         said = collect(attempt, Exited(0), task)
         filled = ContentHasher(self.batch)
-        write_down(attempt, Exited(0), said, Ledger(self.batch.output.ledger, filled.tell))
+        write_down(attempt, Exited(0), read_as(CollectResult, said), Ledger(self.batch.output.ledger, filled.tell))
         filled.finish(ENDLESS)
         after = home.read_result()
         is_kept = before and after and before.attempt == after.attempt and home.splat.read_bytes() == best

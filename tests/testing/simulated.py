@@ -254,6 +254,10 @@ class Simulation:
         rounds = RunHooks(stop=lambda: "", tick=lambda: None)
         return Loop(opened.config, self.world, Ledger(opened.output.ledger), tasks, rounds, self.world).run()
 
+    def actions(self) -> list[str]:
+        """Return the action that the ledger names for each failure."""
+        return [event["diagnosis"]["action"] for event in self.batch.events("attempt_ended") if "diagnosis" in event]
+
     def need(self, name: str) -> MemoryEstimate:
         script = self.world.scripts[name][0]
         pixels = round(script.train_s / script.steps / H200.pixel)

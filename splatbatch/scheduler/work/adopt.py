@@ -24,9 +24,10 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
+from splatbatch.output.records.record import read_as
 from splatbatch.output.records.result import Result
 from splatbatch.scheduler import judge
-from splatbatch.scheduler.finalize import collect, write_down
+from splatbatch.scheduler.finalize import CollectResult, collect, write_down
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import fingerprint
 from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
@@ -106,7 +107,7 @@ def _adopt_all(left: Sequence[tuple[Task, AttemptFolder]], ledger: Ledger, hooks
                 ended.append((task, attempt, end))
     for (task, attempt, end), found in answers(isolated.start(_collect, ended), hooks):
         try:
-            write_down(attempt, end, found.result(COLLECT), ledger, adopted=True)
+            write_down(attempt, end, read_as(CollectResult, found.result(COLLECT)), ledger, adopted=True)
         except (OSError, SplatbatchError, isolated.TaskFault) as error:
             if is_out_of_space(error):
                 raise
