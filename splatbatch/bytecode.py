@@ -18,10 +18,10 @@ def keep() -> None:
     """Let Python keep compiled bytecode in the user's cache folder, if torch is installed without bytecode.
 
     Call it before torch is imported. Nothing changes if PYTHONPYCACHEPREFIX is set, if torch is not installed, or if
-    the user has no home folder.
+    there is no such folder and none can be made.
     """
     if sys.pycache_prefix is None and _lacks_bytecode():
-        with suppress(RuntimeError):  # an account without a home
+        with suppress(OSError):
             sys.pycache_prefix, sys.dont_write_bytecode = str(cache_home() / "splatbatch" / "bytecode"), False
 
 

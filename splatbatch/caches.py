@@ -17,18 +17,21 @@ MOST_BATCHES = 64
 def cache_home() -> Path:
     """Return the folder of all caches of this user: $XDG_CACHE_HOME or, if that is not set or empty, ~/.cache.
 
+    A user without a home folder, as in some containers, has `own_scratch()` instead.
+
     Raises:
-        RuntimeError: the variable is not set, and the user has no home folder.
+        OSError: the scratch folder is needed, and cannot be made.
     """
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    if named := os.environ.get("XDG_CACHE_HOME"):
+        return Path(named)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError:
+        return own_scratch()
 
 
 def own_cache() -> Path:
-    """Return the cache folder of splatbatch: $SPLATBATCH_CACHE or, without it, `splatbatch` in `cache_home()`.
-
-    Raises:
-        RuntimeError: see `cache_home`.
-    """
+    """Return the cache folder of splatbatch: $SPLATBATCH_CACHE or, without it, `splatbatch` in `cache_home()`."""
     return Path(os.environ.get("SPLATBATCH_CACHE") or cache_home() / "splatbatch")
 
 
@@ -57,9 +60,6 @@ def cache_of(folder: Path) -> Path:
 
     The folder lies in `own_cache()`/batches and is named by 16 hexadecimal digits: a hash of the absolute path
     `folder`, the output folder of the batch.
-
-    Raises:
-        RuntimeError: see `cache_home`.
     """
     return own_cache() / "batches" / hashlib.sha256(os.fsencode(os.path.abspath(folder))).hexdigest()[:16]  # noqa: PTH100
 
@@ -93,8 +93,5 @@ def extensions_folder() -> Path:
     """Return the folder in which torch builds C++ and CUDA extensions, without importing torch.
 
     The folder is $TORCH_EXTENSIONS_DIR or, if that is not set or empty, `torch_extensions` in `cache_home()`.
-
-    Raises:
-        RuntimeError: see `cache_home`.
     """
     return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache_home() / "torch_extensions")

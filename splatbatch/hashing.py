@@ -117,11 +117,7 @@ class Stamps:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Use the file `path`, by default (None) in the user's cache folder; it is read at the first `get`.
-
-        Raises:
-            RuntimeError: no path is given, and the cache folder is unknown; see `cache_home`.
-        """
+        """Use the file `path`, by default (None) in the user's cache folder; it is read at the first `get`."""
         self._path = path or own_cache() / "stamps"
         self._lines: dict[bytes, bytes] | None = None
 
@@ -192,9 +188,6 @@ class FileFacts:
         Args:
             stamps: the cache of hashes; None: the user's.
             reads: whether files whose hash is not cached may be read.
-
-        Raises:
-            RuntimeError: no cache is given, and the user's cache folder is unknown; see `cache_home`.
         """
         self._stamps = stamps or Stamps()
         self.reads = reads

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from homeless import without_home
 
-from splatbatch.caches import own_scratch
+from splatbatch.caches import cache_home, extensions_folder, own_cache, own_scratch
 
 
 @pytest.fixture
@@ -67,3 +68,12 @@ def test_one_that_an_earlier_version_has_made_is_closed_to_readers(usual: Path) 
     usual.mkdir(mode=0o755)
     assert own_scratch() == usual
     assert usual.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_user_without_a_home_folder_has_caches_in_the_scratch_folder(
+    usual: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_home(monkeypatch)
+    monkeypatch.delenv("SPLATBATCH_CACHE")
+    assert (cache_home(), own_cache()) == (usual, usual / "splatbatch")
+    assert extensions_folder() == usual / "torch_extensions"

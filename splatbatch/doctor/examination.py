@@ -64,7 +64,6 @@ def warm(machine: Machine, wanted: Sequence[str]) -> Iterator[CheckResult]:
 
     Raises:
         OSError: no process can be started.
-        RuntimeError: a build failed, and the cache folder of the user is unknown.
     """
     answers = ask([[WARM, name] for name in wanted], WARM_S, _visible(machine))
     for name, answer in zip(wanted, answers, strict=True):
@@ -92,7 +91,6 @@ def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[C
         ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist, so that the batch is not judged.
         OSError: no process can be started.
         LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
-        RuntimeError: a build failed, and the cache folder of the user is unknown.
     """
     machine = replace(inventory.machine(), versions=inventory.versions())
     expected = footprints_of(batch.config, batch.tasks) if batch else {}

@@ -200,9 +200,6 @@ class MergedFiles:
         Args:
             merged: record returned by `read`.
             facts: known hashes of files, and whether more files may be read; None: none are known, all may be read.
-
-        Raises:
-            RuntimeError: `facts` is None, and the cache folder is unknown; see `cache_home`.
         """
         facts = facts or FileFacts()
         content = facts.sha256(str(self.splat))

@@ -53,11 +53,7 @@ class OutputFolder:
 
     @property
     def audit_cache(self) -> Path:
-        """Path of the cached sizes of the photographs, read from their headers; the file lies in the user's cache.
-
-        Raises:
-            RuntimeError: the cache folder is unknown; see `cache_home`.
-        """
+        """Path of the cached sizes of the photographs, read from their headers; the file lies in the user's cache."""
         return cache_of(self.path) / "headers.json"
 
     def claim(self, task: str, generation: int) -> Path:

@@ -120,7 +120,6 @@ def pin_to_inputs(folder: PatchFolder, result: Result, now: Fingerprint, follows
     Raises:
         OSError: the files cannot be written.
         LaterFormatError: a later version wrote a record of the patch.
-        RuntimeError: the cache folder is unknown; see `cache_home`.
     """
     then = result.trained_from.files
     differ = difference(then, now.files, lambda _: "", FileFacts(reads=False))
@@ -284,7 +283,6 @@ def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: 
 
     Raises:
         LaterFormatError: a later version wrote damage.json.
-        RuntimeError: `facts` is None, and the cache folder is unknown; see `cache_home`.
     """
     path, facts = folder.splat_of(result), facts or FileFacts(reads=depth != "time")
     if facts.of(str(path)).num_bytes < 0:
@@ -333,7 +331,6 @@ def restore(folder: PatchFolder) -> str:
     Raises:
         OSError: the files cannot be written.
         LaterFormatError: a later version wrote a record of the patch.
-        RuntimeError: the cache folder is unknown; see `cache_home`.
     """
     result = folder.read_result()
     if result is not None and not why_not_the_splat(folder, result, "content"):
@@ -366,7 +363,6 @@ def forget_superseded(folder: PatchFolder, *kept: str) -> None:
     Raises:
         OSError: a splat cannot be removed.
         LaterFormatError: a later version wrote a record of the patch.
-        RuntimeError: the cache folder is unknown; see `cache_home`.
     """
     newest = folder.newest_accepted()
     product = Result.read(folder.accepted(newest)) or Result()

@@ -47,9 +47,6 @@ def other_files(
         other: manifest of the later splat.
         place: returns the path of a file by its name in the manifest; only needed if `facts` may read files.
         facts: known hashes of files, and whether more may be read; None: only the manifests are compared.
-
-    Raises:
-        RuntimeError: `facts` is None, and the cache folder is unknown; see `cache_home`.
     """
     then, now = (
         {key: fact for key, fact in each.trained_from.files.items() if is_content(key)} for each in (one, other)
@@ -81,9 +78,6 @@ def choose_splats(  # noqa: PLR0913 - all that decides, in one place
         differ: returns the files that differ between the trainings of a splat and a later one; see `other_files`.
         damaged: manifests of splats whose files have changed or cannot be read.
         spared: names of attempts whose splats stay in any case.
-
-    Raises:
-        RuntimeError: the cache folder is unknown; see `cache_home`.
     """
     others = [one for one in splats if new is None or one.attempt != new.attempt]
     earlier = None

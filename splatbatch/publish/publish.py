@@ -121,7 +121,6 @@ class Publisher:
 
         Raises:
             OSError: the working folder cannot be written, or publish.json cannot be while losses are recorded.
-            RuntimeError: splat-transform is needed, and there is no cache folder; see `cache_folder`.
         """
         for splat in splats:
             self.telling.say(f"{splat.name}: {splat.num_gaussians:,} Gaussians, {splat.header.file_bytes / 1e6:.1f} MB")
@@ -305,7 +304,6 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
         SplatbatchError: some or all files could not be published, or their loss of quality could not be measured. Files
             that were published are in place and in publish.json.
         OSError: the working folder or publish.json cannot be written.
-        RuntimeError: splat-transform is needed, and there is no cache folder; see `cache_folder`.
     """
     wish.target.check(output)
     with wish.target.work() as work:

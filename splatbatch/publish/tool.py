@@ -89,9 +89,6 @@ def cache_folder() -> Path:
     """Return the path of the folder for programs that are installed on first use; it may be absent.
 
     The folder is `splatbatch` in $XDG_CACHE_HOME, or in ~/.cache if that is not set or is empty.
-
-    Raises:
-        RuntimeError: the variable is not set or empty, and the user has no home folder.
     """
     return cache_home() / "splatbatch"
 
@@ -105,7 +102,6 @@ def find_tool(tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
     Raises:
         TrainerError: node is not installed, or npm is not and the tool has to be installed.
         OutputError: the installation fails or yields another version, or the cache folder cannot be written.
-        RuntimeError: there is no cache folder; see `cache_folder`.
     """
     node = shutil.which("node")
     if node is None:

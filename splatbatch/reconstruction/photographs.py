@@ -58,7 +58,6 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
         ConfigError: a folder of the rig has no usable photographs, or the rig's folders have no name in common; or
             pairs by GPS are asked for, and fewer than three photographs have a position.
         LaterFormatError: a later version of splatbatch wrote a reconstruction.json below the folder.
-        RuntimeError: the folder of the user's cache of hashes is unknown; see `cache_home`.
     """
     if not images.is_dir():
         raise SceneError(

@@ -37,7 +37,6 @@ def write_report(
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote a record of the output folder.
-        RuntimeError: the folder of the user's cache of hashes is unknown; see `cache_home`.
         OSError: a report cannot be written.
     """
     return write_facts(build(output, names, tuple(variants), standing), output, previews_mib, standing)

@@ -246,7 +246,6 @@ def build(
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote a record of the output folder.
-        RuntimeError: the folder of the user's cache of hashes is unknown; see `cache_home`.
     """
     statuses, said = statuses or read_status(output, names, standing=standing), _said(output)
     history = [event for record in said if (event := events.event_of(record))]

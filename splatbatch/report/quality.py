@@ -26,7 +26,6 @@ def quality_of(folder: SplatFolder, sha256: str | None = None) -> SplatQuality |
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote the inspection or certificate.
-        RuntimeError: `sha256` is None, and the folder of the user's cache of hashes is unknown; see `cache_home`.
     """
     found = folder.read_inspection()
     if found is None or not found.grade or not found.splat:

@@ -80,7 +80,6 @@ def scene_facts(output: OutputFolder, patches: Path) -> ReportedPartition | None
 
     Raises:
         LaterFormatError: a later version of splatbatch wrote a record of the scene or of a patch.
-        RuntimeError: the folder of the user's cache of hashes is unknown; see `cache_home`.
     """
     from splatbatch.scene.partition.border import seams_of
     from splatbatch.scene.partition.record import partition_of

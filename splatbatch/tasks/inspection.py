@@ -69,7 +69,6 @@ def order(task: Task) -> InspectionSettings:
     Raises:
         SceneError: there is no accepted splat, the splat is damaged, or model or hold-out list cannot be read.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
-        RuntimeError: the cache folder of the user is unknown.
     """
     result = task.home.read_result()
     why = "not trained yet" if result is None else why_not_the_splat(task.home, result, "content")
@@ -100,7 +99,6 @@ def order_scene(batch: Batch) -> InspectionSettings:
         ConfigError: the batch is a sweep or a list of scenes, and makes no single scene.
         OutputError: the merged splat was damaged.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
-        RuntimeError: the cache folder of the user is unknown.
     """
     orders = evaluation.order(batch, batch.output.scene.splat)
     source = read_partition(Path(orders.partition)).source

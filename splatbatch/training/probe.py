@@ -22,9 +22,6 @@ def main() -> None:
 
     Where the variable is unset or empty, the object has only the version of torch. Failures of torch, driver and
     kernels are entries of the object, not exceptions.
-
-    Raises:
-        RuntimeError: the folder of the cache, or of torch's extensions, is not known (see `caches`).
     """
     record: dict[str, Any] = {"torch": str(torch.__version__)}
     if os.environ.get("CUDA_VISIBLE_DEVICES"):

@@ -105,7 +105,6 @@ def bundle_of(home: str, is_retry: bool, task: Task) -> tuple[dict[str, Any], di
         ConfigError: the settings of the task are invalid after a change.
         LaterFormatError: a later version wrote the manifest of the backdrop.
         OSError: a file was removed meanwhile.
-        RuntimeError: the cache folder is unknown; see `cache_home`.
     """
     depends_on, facts = task.depends_on(), FileFacts()
     paths = dict(_files_of(task, depends_on))
@@ -166,7 +165,7 @@ def _settings_of(task: Task) -> dict[str, Any]:
     if recipe.program:
         kinds = {name: type(value).__name__ for name, value in recipe.program.env.items()}
         told = recipe.program.model_dump(mode="json") | {"env": kinds}
-        place, user = recipe.program.working_folder, Path("~").expanduser()
+        place, user = recipe.program.working_folder, os.path.expanduser("~")  # noqa: PTH111 - it may be unknown
         if place and place.is_relative_to(user):  # the worker's user has another home
             told["working_folder"] = str("~" / place.relative_to(user))
         found["trainers"] = {recipe.training.trainer: told}

@@ -72,7 +72,11 @@ def absolute_url(url: str, base: Path) -> str:
     Other URLs are returned unchanged.
 
     Raises:
-        ConfigError: the URL is not valid; see `scheme_of`.
-        RuntimeError: the folder begins with ~, and that home folder is unknown.
+        ConfigError: the URL is not valid, see `scheme_of`; or it begins with ~, and that home folder is unknown.
     """
-    return url if scheme_of(url) else str((base / Path(url.removeprefix("file://")).expanduser()).resolve())
+    if scheme_of(url):
+        return url
+    try:
+        return str((base / Path(url.removeprefix("file://")).expanduser()).resolve())
+    except RuntimeError as error:
+        raise ConfigError(f"{url}: the home folder is unknown", "Write the whole path, without ~.") from error

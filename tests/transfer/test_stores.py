@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from homeless import without_home
 from store_sites import Site
 
 from splatbatch.errors import ConfigError, CutOffError, StoreError, TrainerError
@@ -203,3 +204,11 @@ def test_only_a_folder_is_anchored_and_names_lead_nowhere_outside(tmp_path: Path
     assert [not fault_of_name(one) for one in ("images/left/a.jpg", "../a", "a/../../b", "/etc/a", "a//b")] == [
         True, False, False, False, False,
     ]  # fmt: skip
+
+
+def test_a_store_in_a_home_folder_that_is_not_known_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_home(monkeypatch)
+    for url in ("~/store", "file://~/store", "~nobody-here/store"):
+        with pytest.raises(ConfigError, match="home folder") as refused:
+            absolute_url(url, tmp_path)
+        assert url in refused.value.message

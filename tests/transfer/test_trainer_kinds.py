@@ -13,9 +13,12 @@ import cut_batch
 import pytest
 import trainer_kinds
 from fake_batch import QUARRY, FakeBatch
+from homeless import without_home
 from travelling import QUICK, SHORT, decided_at_home, run, states, work
 
 from splatbatch.output.records.result import Result
+from splatbatch.tasks.batch import open_batch
+from splatbatch.transfer.bundle import bundle_of
 
 if TYPE_CHECKING:
     from store_sites import Site
@@ -159,6 +162,15 @@ def test_a_working_folder_below_the_home_of_a_user_is_that_of_the_worker(
     assert code == 0, said
     run(batch, url, "adopt", url)
     assert states(batch) == {"p0": "trained"}
+
+
+def test_a_program_is_packed_for_a_user_without_a_home_folder(
+    batch: FakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch.make("p0", trainers={"beside": trainer_kinds.argv(do="melt rises")}, training={"trainer": "beside"})
+    without_home(monkeypatch)
+    packed, _ = bundle_of("home", False, open_batch(batch.config).tasks[0])
+    assert packed["settings"]["trainers"]["beside"]["working_folder"] is None
 
 
 @pytest.mark.all

@@ -63,7 +63,6 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
         ConfigError: the batch is a sweep or a list of scenes, and makes no single scene.
         OutputError: the merged splat was damaged.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
-        RuntimeError: the cache folder of the user is unknown.
     """
     partition = partition_for(batch)
     offset = offset_of(batch, partition)

@@ -112,7 +112,6 @@ def check_whole(files: MergedFiles) -> Merge | None:
     Raises:
         OutputError: the splat has been damaged since the merge, or cannot be read.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
-        RuntimeError: the cache folder of the user is unknown.
     """
     merged = files.read()
     if merged is not None and (damage := files.damage(merged)):
@@ -139,7 +138,6 @@ def merge(
         SceneError: a model that cleaning needs cannot be read.
         LaterFormatError: a later version of splatbatch wrote a record that is read.
         OSError: merge.json cannot be written, or a file of a killed merge cannot be removed.
-        RuntimeError: the cache folder of the user is unknown.
     """
     for left in abandoned_files(files.splat):  # by merges that were killed: each as large as a scene
         left.unlink(missing_ok=True)

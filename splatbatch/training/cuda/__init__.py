@@ -37,7 +37,7 @@ def loaded() -> GpuKernels:
 
     Raises:
         CompileError: the kernels cannot be compiled or loaded here.
-        RuntimeError: torch finds no GPU or no driver, or the folder of the cache is not known.
+        RuntimeError: torch finds no GPU or no driver.
         AssertionError: torch was built without CUDA.
     """
     return GpuKernels()

@@ -79,7 +79,6 @@ def cubin(program: str, capability: tuple[int, int], *, shipped: bool = True) ->
     Raises:
         CompileError: the GPU is too old; or code must be compiled, and there is no NVRTC, it does not know this GPU, or
             it fails.
-        RuntimeError: the folder of the cache is not known (see `caches.own_cache`).
     """
     found = _shipped(program, capability) if shipped else None
     if found is not None:
@@ -104,7 +103,6 @@ def lacking(capability: tuple[int, int]) -> tuple[str, ...]:
 
     Raises:
         CompileError: the wheel lacks a program, and there is no NVRTC, or none that knows this GPU.
-        RuntimeError: the folder of the cache is not known (see `caches.own_cache`).
     """
     wanted = [program for program in PROGRAMS if _shipped(program, capability) is None]
     if not wanted:
@@ -123,7 +121,6 @@ def compile_all(capability: tuple[int, int]) -> dict[str, Cubin]:
     Raises:
         CompileError: the GPU is too old; or a program must be compiled, and there is no NVRTC, it does not know this
             GPU, or it fails.
-        RuntimeError: the folder of the cache is not known (see `caches.own_cache`).
     """
     with ThreadPoolExecutor(len(PROGRAMS)) as pool:
         found = {program: pool.submit(cubin, program, capability) for program in PROGRAMS}

@@ -41,7 +41,7 @@ class GpuKernels:
     Raises:
         CompileError: the driver cannot be loaded, returns an error, or is too old for the machine code; or there is no
             machine code for this GPU, and none can be compiled.
-        RuntimeError: torch finds no GPU or no NVIDIA driver, or the folder of the cache is not known.
+        RuntimeError: torch finds no GPU or no NVIDIA driver.
         AssertionError: torch was built without CUDA.
     """
 

@@ -24,9 +24,6 @@ def is_built() -> bool:
     """Return whether gsplat's CUDA extension is installed: in gsplat's wheel, or built by torch (gsplat 1.5.3).
 
     The extension is only looked for as a file, not loaded. False if gsplat is not installed and torch has built none.
-
-    Raises:
-        RuntimeError: the folder of torch's extensions is not known (see `caches.extensions_folder`).
     """
     spec = importlib.util.find_spec("gsplat")
     packages = (spec.submodule_search_locations or ()) if spec else ()
