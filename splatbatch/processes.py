@@ -1,4 +1,4 @@
-"""Linux processes: find all descendants, end them, and let children die with their parent.
+"""Linux processes: find all descendants, end them, let children die with their parent, and ask what memory is left.
 
 On other systems requests to the kernel (prctl) do nothing, and functions that list /proc raise FileNotFoundError.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import resource
 import signal
 import sys
@@ -20,6 +21,12 @@ MARKER = "SPLATBATCH_ATTEMPT"
 """Environment variable with the key of the attempt, set in all its processes, to find them if the supervisor dies."""
 MOST_FILES = 65_536
 """Number of open files that `raise_file_limit` requests."""
+
+_GROUP_FILES = {  # limit, use, and prefix in memory.stat of numbers that count groups below
+    "": ("memory.max", "memory.current", ""),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+}
+"""Files about the memory of a control group, by the key of `control_groups`."""
 
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
@@ -91,6 +98,48 @@ def kernel_file(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def available_mib() -> int:
+    """Return the host memory in MiB that the machine or, if less, a control group of this process has left.
+
+    Unknown: `sys.maxsize`.
+    """
+    found = re.search(r"MemAvailable: *(\d+)", kernel_file("/proc/meminfo"))
+    free_mib = int(found[1]) // 1024 if found else sys.maxsize
+    for name, groups in control_groups().items():
+        for group in groups:
+            free_mib = min(free_mib, _left_in(group, *_GROUP_FILES[name]))
+    return free_mib
+
+
+def _left_in(group: Path, limit: str, used: str, prefix: str) -> int:
+    try:
+        left = int((group / limit).read_text()) - int((group / used).read_text())
+    except (OSError, ValueError):  # no limit: no such file, or "max"
+        return sys.maxsize
+    # the kernel drops cached files before a limit is met; MemAvailable counts them as free, too
+    cached = re.findall(rf"^{prefix}(?:in)?active_file (\d+)", kernel_file(f"{group}/memory.stat"), re.MULTILINE)
+    return (left + sum(map(int, cached))) >> 20
+
+
+def control_groups() -> dict[str, list[Path]]:
+    """Return the folders of the control groups that hold this process: its own first, the topmost mounted here last.
+
+    The key is "" for groups of cgroup v2, and "memory" for those of that controller of v1. It is missing without such
+    groups, or if those of this process are not mounted here.
+    """
+    lines = (line.split(":", 2) for line in kernel_file("/proc/self/cgroup").splitlines())
+    names = {one: Path(name) for _, controllers, name in lines for one in controllers.split(",") if one in _GROUP_FILES}
+    found = dict[str, list[Path]]()
+    for line in kernel_file("/proc/self/mountinfo").splitlines():
+        # proc(5): root of the mount (the fourth), mount point, …, "-", type, source, options
+        _, _, _, root, top, *_, kind, _, options = line.split()
+        for key in {"cgroup2": [""], "cgroup": options.split(",")}.get(kind, ()):
+            if key in names and key not in found and names[key].is_relative_to(root):
+                own = top / names[key].relative_to(root)
+                found[key] = [own, *(one for one in own.parents if one.is_relative_to(top))]
+    return found
 
 
 def stat_of(pid: int) -> list[str]:

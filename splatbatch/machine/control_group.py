@@ -1,9 +1,8 @@
-"""Control groups: those that hold this process, and one (cgroup v2) from which no process of an attempt can escape."""
+"""A control group (cgroup v2) from which no process of an attempt can escape."""
 
 from __future__ import annotations
 
 import os
-import re
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +25,7 @@ def make(ticks: int) -> Path | None:
     Args:
         ticks: start of this process in clock ticks since boot; with its pid it makes the group's name unique.
     """
-    own = next(iter(of_process()), None)
+    own = next(iter(processes.control_groups().get("", ())), None)
     if own is None or not os.access(own / "cgroup.procs", os.W_OK):
         return None
     for left in own.glob(f"{PREFIX}[0-9]*-[0-9]*"):
@@ -84,23 +83,3 @@ def of_supervisor(start: Start) -> Path | None:
     """
     group = Path(start.group or "")
     return group if group.name == f"{PREFIX}{start.pid}-{start.ticks}" and group.is_dir() else None
-
-
-def of_process(controller: str = "") -> list[Path]:
-    """Return the folders of the groups that hold this process: its own first, the topmost that is mounted here last.
-
-    Empty without such groups, or if those of this process are not mounted here.
-
-    Args:
-        controller: controller of cgroup v1, as "memory"; empty: cgroup v2.
-    """
-    groups = [line.split(":", 2) for line in processes.kernel_file("/proc/self/cgroup").splitlines()]
-    name = next((Path(name) for _, controllers, name in groups if controller in controllers.split(",")), Path())
-    kind = rf" - cgroup .*\b{controller}\b" if controller else " - cgroup2 "
-    for line in processes.kernel_file("/proc/self/mountinfo").splitlines():
-        # proc(5): root of the mount (the fourth), mount point, …, "-", type, source, options
-        _, _, _, root, top, *_ = line.split()
-        if re.search(kind, line) and name.is_relative_to(root):
-            own = top / name.relative_to(root)
-            return [own, *(one for one in own.parents if one.is_relative_to(top))]
-    return []

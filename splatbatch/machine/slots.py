@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import math
 import os
-import re
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
-from pathlib import Path
 
 from splatbatch.config import Cooldown
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.errors import ExecutorError
-from splatbatch.files import MIB
-from splatbatch.machine import control_group, gpu
+from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.records.attempt import GpuSample
-from splatbatch.processes import kernel_file
+from splatbatch.processes import available_mib
 from splatbatch.scene.memory_estimate import MemoryEstimate
 
 CORES = "cpu"
@@ -42,11 +38,6 @@ UNKNOWN_HOST_MIB = 4000
 """
 HOST_RESERVE_MIB = 2000
 """Host memory in MiB that must stay free for all other programs, beside an attempt prepared ahead (a standby)."""
-_GROUP_FILES = {  # limit, use, and prefix in memory.stat of numbers that count groups below
-    "": ("memory.max", "memory.current", ""),
-    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
-}
-"""Files about the memory of a control group, by the controller of `control_group.of_process`."""
 BROKEN = (
     "`splatbatch doctor` says more. Fix the driver, or start the container with its GPUs; or write"
     " training.device: cpu to train on the CPU all the same."
@@ -448,29 +439,6 @@ def has_memory_for_standby(footprint: MemoryEstimate | None) -> bool:
         footprint: memory estimate of its task; None: unknown, and `UNKNOWN_HOST_MIB` is assumed.
     """
     return available_mib() >= (footprint.host_mib if footprint else UNKNOWN_HOST_MIB) + HOST_RESERVE_MIB
-
-
-def available_mib() -> int:
-    """Return the host memory in MiB that the machine or, if less, a control group of this process has left.
-
-    Unknown: `sys.maxsize`.
-    """
-    found = re.search(r"MemAvailable: *(\d+)", kernel_file("/proc/meminfo"))
-    free_mib = int(found[1]) // 1024 if found else sys.maxsize
-    for name, files in _GROUP_FILES.items():
-        for group in control_group.of_process(name):
-            free_mib = min(free_mib, _left_in(group, *files))
-    return free_mib
-
-
-def _left_in(group: Path, limit: str, used: str, prefix: str) -> int:
-    try:
-        left = int((group / limit).read_text()) - int((group / used).read_text())
-    except (OSError, ValueError):  # no limit: no such file, or "max"
-        return sys.maxsize
-    # the kernel drops cached files before a limit is met; MemAvailable counts them as free, too
-    cached = re.findall(rf"^{prefix}(?:in)?active_file (\d+)", kernel_file(f"{group}/memory.stat"), re.MULTILINE)
-    return (left + sum(map(int, cached))) // MIB
 
 
 def is_on_cpu(config: ExecutorConfig, device: str) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from splatbatch.errors import OutputError
 from splatbatch.files import MIB, open_regular, sync_folder, write_whole
-from splatbatch.machine.slots import available_mib
+from splatbatch.processes import available_mib
 from splatbatch.publish.source import SourcePart
 from splatbatch.splats.blocks import read_rows
 from splatbatch.splats.ply import (

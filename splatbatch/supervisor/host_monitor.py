@@ -16,7 +16,7 @@ from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.files import SHARED_MEMORY, append_line, free_mib
-from splatbatch.machine import control_group, gpu
+from splatbatch.machine import gpu
 from splatbatch.outcome import Exit
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import ExitFacts, GpuSample
@@ -221,5 +221,5 @@ def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
 def oom_kills() -> int:
     """Return the number of OOM kills in the control group of this process; 0 where the kernel counts none."""
     files = {"": "memory.events", "memory": "memory.oom_control"}
-    paths = (f"{one}/{name}" for controller, name in files.items() for one in control_group.of_process(controller)[:1])
+    paths = (f"{groups[0]}/{files[key]}" for key, groups in processes.control_groups().items())
     return sum(int(number) for path in paths for number in _OOM_KILLS.findall(processes.kernel_file(path)))

@@ -14,11 +14,12 @@ from statistics import fmean
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.machine import gpu
-from splatbatch.machine.slots import available_mib, chosen_cards, is_on_cpu, visible_cards
+from splatbatch.machine.slots import chosen_cards, is_on_cpu, visible_cards
 from splatbatch.output.events import Notice
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.result import Result
+from splatbatch.processes import available_mib
 from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import (
     MemoryEstimate,

@@ -9,7 +9,6 @@ import pytest
 
 from splatbatch import processes
 from splatbatch.files import MIB
-from splatbatch.machine import control_group, slots
 
 V2 = ("memory.max", "memory.current")
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
@@ -21,8 +20,7 @@ class Kernel:
     def __init__(self, top: Path, patch: pytest.MonkeyPatch) -> None:
         self.top, self.texts = top, {"/proc/meminfo": "MemAvailable: 64000000 kB\n"}
         real = processes.kernel_file
-        for module in (processes, slots):
-            patch.setattr(module, "kernel_file", lambda path: self.texts.get(path, real(path)))
+        patch.setattr(processes, "kernel_file", lambda path: self.texts.get(path, real(path)))
 
     def mounted(self, name: str, root: str = "/", *, old: bool = False) -> None:
         kind = "cgroup cgroup rw,memory" if old else "cgroup2 cgroup2 rw,nsdelegate"
@@ -51,7 +49,7 @@ def test_the_tightest_group_counts_wherever_it_is_above_this_process(kernel: Ker
     kernel.group("slurm/job_7/step_0", 1 << 62 if old else "max", 100 * MIB, old=old)
     kernel.group("slurm/job_7", 8000 * MIB, 3000 * MIB, old=old)
     kernel.group("slurm", 32000 * MIB, 9000 * MIB, old=old)
-    assert slots.available_mib() == 5000
+    assert processes.available_mib() == 5000
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["v2", "v1"])
@@ -60,19 +58,19 @@ def test_what_a_group_holds_of_files_counts_as_free_as_the_kernel_counts_it(kern
     total = "total_" if old else ""
     stat = f"anon 9\n{total}inactive_file {500 * MIB}\n{total}active_file {400 * MIB}"
     kernel.group("job", 2000 * MIB, 1900 * MIB, stat, old=old)
-    assert slots.available_mib() == 1000
+    assert processes.available_mib() == 1000
 
 
 def test_a_container_that_shows_only_its_own_groups_is_read_from_there(kernel: Kernel) -> None:
     kernel.mounted("/docker/abc/inner", root="/docker/abc", old=True)
     kernel.group("inner", 1 << 62, 0, old=True)
     kernel.group("", 4000 * MIB, 1000 * MIB, old=True)
-    assert slots.available_mib() == 3000
-    assert control_group.of_process("memory") == [kernel.top / "inner", kernel.top]
+    assert processes.available_mib() == 3000
+    assert processes.control_groups()["memory"] == [kernel.top / "inner", kernel.top]
 
 
 def test_without_groups_the_machine_counts_and_without_that_nothing_is_known(kernel: Kernel) -> None:
     kernel.texts |= {"/proc/self/cgroup": "", "/proc/self/mountinfo": ""}
-    assert slots.available_mib() == 62500
+    assert processes.available_mib() == 62500
     kernel.texts["/proc/meminfo"] = ""
-    assert slots.available_mib() == sys.maxsize
+    assert processes.available_mib() == sys.maxsize

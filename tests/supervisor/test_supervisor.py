@@ -15,7 +15,6 @@ from supervised import ASLEEP, DEAF, PATIENCE_S, Attempts, alive, wait_for
 
 from splatbatch import processes
 from splatbatch.files import read_json
-from splatbatch.machine import control_group
 from splatbatch.supervisor import host_monitor, log, watch
 
 
@@ -187,7 +186,7 @@ def test_the_memory_killer_is_seen_when_its_counter_moves(tmp_path: Path, monkey
     counter = tmp_path / "memory.events"
     counter.write_text("oom 1\noom_kill 2\n")
     groups = {"": [tmp_path, tmp_path / "above"], "memory": [tmp_path / "missing"]}
-    monkeypatch.setattr(control_group, "of_process", lambda controller="": groups[controller])
+    monkeypatch.setattr(processes, "control_groups", lambda: groups)
     before = host_monitor.oom_kills()
     counter.write_text("oom 2\noom_kill 3\n")
     assert host_monitor.oom_kills() == before + 1

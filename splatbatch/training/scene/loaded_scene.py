@@ -14,8 +14,8 @@ from torch.nn.functional import pad
 from splatbatch.config import Offset, Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import MIB
-from splatbatch.machine.slots import available_mib
 from splatbatch.output.records.evaluation import EvaluationSettings
+from splatbatch.processes import available_mib
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.rigs import rigs_of
 from splatbatch.scene.coverage_mask import CoverageMask, coverage_mask
