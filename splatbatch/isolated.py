@@ -31,7 +31,7 @@ from splatbatch.errors import NotMadeError, SplatbatchError
 from splatbatch.files import MIB
 from splatbatch.json_text import parse
 from splatbatch.outcome import COLLECT, HANGS, INTERNAL_FAULT, NOT_MADE, UNWRITABLE, Diagnosis
-from splatbatch.processes import die_with_parent, kernel_file, redirect_to_null, stat_of
+from splatbatch.processes import available_mib, die_with_parent, kernel_file, redirect_to_null, stat_of
 
 Item = TypeVar("Item")
 Call = Callable[[Item], Any]
@@ -509,14 +509,12 @@ def _bound() -> None:
     """Limit this process to `MEMORY_SHARE` of the available memory, at least `LEAST_MIB`, and to `MOST_CPU_S`."""
     import resource
 
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        room = int(MEMORY_SHARE * 1024 * int(fields["MemAvailable"].split()[0]))
+    with contextlib.suppress(OSError, ValueError, IndexError):
         resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-        held = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")  # data and stack
+        held = int(kernel_file("/proc/self/statm").split()[5]) * os.sysconf("SC_PAGE_SIZE")  # data and stack
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        wanted = held + max(room, LEAST_MIB * MIB)
-        resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
+        wanted = held + MIB * max(int(MEMORY_SHARE * available_mib()), LEAST_MIB)
+        resource.setrlimit(resource.RLIMIT_DATA, (min(wanted, sys.maxsize if hard < 0 else hard), hard))
 
 
 def _note_reading(page: mmap.mmap, path: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
+import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +29,7 @@ from splatbatch.isolated import (
     answer,
     answers,
 )
+from splatbatch.processes import kernel_file
 
 KINDS = pytest.mark.parametrize("kind", [CallQueue, InProcessCalls])
 
@@ -48,6 +51,22 @@ def fails(how: str) -> Any:
         case "no json":
             return {how}
     return how.upper()
+
+
+def data_mib(_: str) -> int:
+    """Return how much more memory than it has this process may take, in MiB."""
+    held = int(kernel_file("/proc/self/statm").split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    return (resource.getrlimit(resource.RLIMIT_DATA)[0] - held) >> 20
+
+
+@pytest.mark.contract
+def test_a_reader_may_take_a_share_of_the_memory_that_is_left_to_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated, "available_mib", lambda: 4000)
+    (_, found), *_ = answers(CallQueue(data_mib, ["a"]))
+    assert isinstance(found, Returned) and 2900 < found.value <= 3000
+    monkeypatch.setattr(isolated, "available_mib", lambda: sys.maxsize)
+    (_, found), *_ = answers(CallQueue(data_mib, ["a"]))
+    assert isinstance(found, Returned) and found.value > 1 << 40
 
 
 @pytest.mark.contract
