@@ -375,8 +375,8 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
     An attempt without an exit record gets one, so that no process of it is looked for here.
 
     Raises:
-        StoreError: the attempt was trained from other settings or inputs than its bundle, or its splat is outside its
-            folder.
+        StoreError: the attempt was trained from other settings or inputs than its bundle, its splat is outside its
+            folder, or the settings of the bundle are invalid.
     """
     watch = folder.read_watch()
     if outside := [name for name in (watch.globs() if watch else ()) if fault_of_name(PurePath(name).as_posix())]:
@@ -406,7 +406,13 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
 
 
 def _since(bundle: Bundle, task: Task) -> dict[str, Any]:
-    """Return the settings of a bundle that differ from home's current ones: an attempt is judged by those it had."""
+    """Return the settings of a bundle that differ from home's current ones: an attempt is judged by those it had.
+
+    Raises:
+        StoreError: a section of the settings is no JSON object.
+    """
+    if odd := [name for name in RECIPE_SECTIONS if not isinstance(bundle.settings.get(name, {}), dict)]:
+        raise StoreError(f"settings.{odd[0]} of its bundle is not an object")
     now = {name: getattr(task.yaml_settings.recipe, name).model_dump(mode="json") for name in RECIPE_SECTIONS}
     return {
         f"{name}.{key}": value

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from travelling import QUICK, SHORT, run, states, work
 from splatbatch import processes
 from splatbatch.hashing import sha256_of
 from splatbatch.transfer import blobs, exchange
+from splatbatch.transfer.bundle import Bundle
 from splatbatch.transfer.exchange import TransferResult
 from splatbatch.transfer.schemes import open_store
 
@@ -48,6 +50,16 @@ class Forgery:
         sha256 = sha256_of(file)
         blobs.put(open_store(self.url), [(blobs.blob(sha256), file)])
         self.pieces[name] = {"name": name, "sha256": sha256, "num_bytes": file.stat().st_size, "mtime_ns": 1}
+
+    def put_bundle(self, **settings: object) -> None:
+        """Put the bundle anew, with other settings, and the result as one of it."""
+        [path] = Path(self.url, "bundles").iterdir()
+        bundle = Bundle.from_record(json.loads(path.read_bytes()))
+        path.unlink()
+        forged = replace(bundle, settings={**bundle.settings, **settings})
+        self.record["bundle"] = name = exchange.put_sealed(open_store(self.url), "bundles/", forged)
+        true, self.name = Path(self.url, "results", self.name), self.name.replace(path.name, name)
+        true.rename(true.with_name(self.name))
 
     def adopt(self) -> str:
         """Seal the result anew, in place of the true one, and have home adopt it; return what it said."""
@@ -173,6 +185,15 @@ def test_the_model_that_forged_settings_name_is_not_read(forgery: Forgery, local
     forgery.adopt()
     [settings] = forgery.home.output.glob("patches/p0/attempt-*/settings.json")
     assert json.loads(settings.read_text())["sparse"] == str(forgery.home.folder / "patches/p0/sparse/0")
+
+
+@pytest.mark.parametrize("section", [None, [1], "max_steps", 5])
+def test_settings_of_a_forged_bundle_that_are_none_are_refused_by_name(forgery: Forgery, section: object) -> None:
+    forgery.put_bundle(training=section)
+    said = forgery.adopt()
+    assert "a result in the store is refused" in said
+    assert "settings.training of its bundle is not an object" in said
+    assert not forgery.is_accepted()
 
 
 @pytest.fixture
