@@ -22,7 +22,7 @@ FLOAT = 4  # bytes
 BESIDES_MIB = 20
 """Disk space in MiB of a patch besides splat and checkpoint: pictures, log, progress (estimated, not measured)."""
 EXTRAS = {
-    "gsply": ("web", "splats that open in 3D in report.html"),
+    "gsply": ("web", "splats that open in 3D in report.html, publish.formats: compressed"),
     "apprise": ("notify", "notify.urls"),
     "tensorboard": ("tensorboard", "evaluation.tensorboard"),
     "torchmetrics": ("lpips", "LPIPS beside PSNR and SSIM"),
@@ -229,7 +229,7 @@ def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: b
         if package in versions:
             yield ok(f"extra {extra}", f"{package} {versions[package]}: {purpose}")
         elif package in wanted:
-            yield warning(f"extra {extra}", f"not installed, and the YAML asks for it: {purpose}", remedy)
+            yield warning(f"extra {extra}", f"not installed, and the YAML asks for it: {purpose}", f"Run {remedy}.")
         else:
             yield ok(f"extra {extra}", f"not installed (optional): {purpose}: {remedy}")
     without = "not included: installed from source without npm; release wheels include it"

@@ -8,7 +8,7 @@ import platform
 import resource
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,13 +40,10 @@ def machine() -> checks.Machine:
     )
 
 
-def versions() -> Mapping[str, str]:
-    """Return the versions of splatbatch, Python, the main packages and the optional ones, by name.
-
-    Packages that are not installed are left out.
-    """
+def versions(packages: Iterable[str] = (*PACKAGES, *checks.EXTRAS)) -> Mapping[str, str]:
+    """Return the versions of splatbatch, Python and packages, by name; packages that are not installed are left out."""
     found = {"splatbatch": __version__, "Python": platform.python_version()}
-    for name in (*PACKAGES, *checks.EXTRAS):
+    for name in packages:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
@@ -77,6 +74,7 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
     """
     programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
     wanted = {
+        "gsply": "compressed" in config.publish.formats,
         "apprise": bool(config.notify.urls),
         "tensorboard": config.evaluation.tensorboard,
         "pyproj": bool(config.scene.crs),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from splatbatch.config import Config, Recipe
 from splatbatch.doctor import inventory
-from splatbatch.doctor.checks import OF_TRAINER, CheckResult, of_job, of_machine
+from splatbatch.doctor.checks import OF_TRAINER, CheckResult, extras, of_job, of_machine
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.scene.memory_estimate import MemoryEstimate
 
@@ -17,7 +17,7 @@ WAITED_FOR = ("disk", "shared memory")
 def preflight(
     config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]
 ) -> list[CheckResult]:
-    """Return the warnings about this machine and batch; empty: there are none.
+    """Return the warnings about this machine and batch, as of a missing extra; empty: there are none.
 
     Problems of disk space and shared memory are left out, since the batch waits for space.
 
@@ -31,7 +31,8 @@ def preflight(
             GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     job = inventory.job(config, recipes, footprints)
-    found = [*of_job(job), *of_machine(inventory.machine(), job)]
+    of_extras = extras(inventory.versions(job.extras), job.extras, has_viewer=True)
+    found = [*of_job(job), *of_machine(inventory.machine(), job), *of_extras]
     for finding in found:
         if finding.state == "problem" and finding.check not in WAITED_FOR:
             error = TrainerError if finding.exit_code == OF_TRAINER else ExecutorError

@@ -71,7 +71,7 @@ def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False
             ledger.write(Notice("deadline", line))
         ledger.write(Notice("forecast", outlook.in_words(), facts=vars(outlook)))
         for finding in unwell:
-            ledger.write(Notice("unwell", finding.message, facts={"check": finding.check}))
+            ledger.write(Notice("unwell", f"{finding.message}. {finding.remedy}", facts={"check": finding.check}))
         estimates.record(expected, batch.config, ledger)
         if hooks.is_alone:
             stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, hooks.tick)

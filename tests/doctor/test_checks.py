@@ -196,6 +196,7 @@ def test_an_extra_that_the_yaml_asks_for_is_missed_others_are_optional() -> None
         ({"executor": {"store": "ssh://host/store"}}, "asyncssh"),
         ({"executor": {"store": "s3://bucket/store"}}, "obstore"),
         ({"evaluation": {"tensorboard": True}}, "tensorboard"),
+        ({"publish": {"formats": ["ply", "compressed"]}}, "gsply"),
         ({"executor": {"store": "/mnt/store"}}, ""),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import time
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,20 @@ def test_the_look_before_the_first_patch_takes_no_time(batch: FakeBatch) -> None
     started = time.process_time()
     preflight(opened.config, {}, {})
     assert time.process_time() - started < 0.3
+
+
+def test_train_says_at_its_start_which_extra_the_yaml_needs(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(inventory, "version", version)
+    batch.make("p0").change(scene={"crs": "EPSG:32632"})
+    batch.script(p0=["train"])
+    said = batch.run("train")
+    [found] = batch.events("unwell")
+    assert (found["check"], said.returncode) == ("extra geo", 0)
+    assert found["message"].endswith("(scene.crs). Run pip install 'splatbatch[geo]'.")
+    assert f"extra geo: {found['message']}" in said.stdout + said.stderr
 
 
 def test_a_torch_that_the_driver_cannot_run_stops_train_before_the_first_patch(
