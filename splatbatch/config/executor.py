@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from splatbatch.config.section import SPAN, Section, as_list
+from splatbatch.errors import ConfigError
 
 OF_SLURM = {
     **dict.fromkeys(
@@ -43,12 +44,44 @@ def _as_options(given: Any) -> Any:
     return words
 
 
-def _as_store(given: str) -> str:
-    """Refuse the URL of a store that holds a password, since batch.yaml would show it."""
-    if urlsplit(given).password is not None:
-        raise ValueError(
-            "contains a password: remove it; credentials are read from the environment, an ssh agent or ~/.ssh"
+def scheme_of(url: str) -> str:
+    """Return the scheme of a store's URL: "ssh", "s3", or "" for a folder, which may be written as file://folder.
+
+    Raises:
+        ConfigError: the scheme is unknown, or the URL holds a password (for S3 also a user). Or its host or bucket is
+            missing or malformed, or its port is no number from 0 to 65535.
+    """
+    scheme = url.partition("://")[0] if "://" in url else ""
+    if scheme not in ("", "file", "ssh", "s3"):
+        raise ConfigError(
+            f"{scheme}://: unknown scheme of a store", "A store is a folder, ssh://host/path or s3://bucket/prefix."
         )
+    if scheme in ("", "file"):
+        return ""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        hint = f"Write {scheme}://name/path, with name:port for another port."
+        raise ConfigError(f"{scheme}://: the host or port of the URL is not valid ({error})", hint) from error
+    if parts.password is not None or (scheme == "s3" and parts.username):
+        raise ConfigError(
+            f"{scheme}://{parts.hostname}: the URL of a store contains a password",
+            "Remove the password. Credentials come from AWS_… variables, an ssh agent, or the keys in ~/.ssh.",
+        )
+    if not parts.hostname:
+        raise ConfigError(
+            f"{url}: its {'bucket' if scheme == 's3' else 'host'} is missing", f"Write {scheme}://name/path."
+        )
+    return scheme
+
+
+def _as_store(given: str) -> str:
+    """Refuse a URL that is none of a store."""
+    try:
+        scheme_of(given)
+    except ConfigError as error:
+        raise ValueError(f"{error.message}. {error.hint}") from error
     return given
 
 

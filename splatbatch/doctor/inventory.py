@@ -15,6 +15,7 @@ from pathlib import Path
 
 from splatbatch import __version__
 from splatbatch.config import Config, Recipe
+from splatbatch.config.executor import scheme_of
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.doctor import checks
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib
@@ -79,8 +80,8 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
         "tensorboard": config.evaluation.tensorboard,
         "pyproj": bool(config.scene.crs),
         "mlflow-skinny": bool(config.tracking.mlflow),
-        "asyncssh": config.executor.store.startswith("ssh://"),
-        "obstore": config.executor.store.startswith("s3://"),
+        "asyncssh": scheme_of(config.executor.store) == "ssh",
+        "obstore": scheme_of(config.executor.store) == "s3",
     }
     folder = config.output.folder
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())

@@ -37,6 +37,8 @@ TEXTS = [
     ("training:{seed: 1}", 1, "write training: {"),
     ("executor:\n  gpus: 0", 2, "write [0]"),
     ("executor:\n  gpus: 0,1", 2, "write [0, 1]"),
+    ("executor:\n  store: gopher://reef/x", 2, "A store is a folder, ssh://host/path or s3://bucket/prefix"),
+    ("executor:\n  store: ssh://reef:abc/x", 2, "Write ssh://name/path"),
     ("training:\n  seed: !!python/object:os.system 3", 2, "Remove the YAML tag !!python/object:os.system"),
     ("training:\n  seed: !x 3", 2, "Remove the YAML tag !x"),
     ("x-a: 1\n---\nx-b: 2", 2, "Remove the line ---"),
@@ -61,6 +63,13 @@ def test_a_wrong_text_is_told_with_its_line_and_what_to_type(
         load(path)
     said = f"{told.value.message}\n{told.value.hint}"
     assert remedy in said and (f"c.yml:{line}: " in said or f"line {line}, " in said), said
+
+
+def test_a_password_in_the_url_of_a_store_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    (tmp_path / "c.yml").write_text("executor:\n  store: ssh://me:hidden@reef/x\n")
+    with pytest.raises(ConfigError, match="line 2, executor.store: .*Remove the password") as told:
+        load(tmp_path / "c.yml")
+    assert "hidden" not in str(told.value)
 
 
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ MOST_MISTAKES = 100
 FEW_KEYS = 4
 """Number of keys up to which a hint lists all keys of a section: for `include`, `exclude` would be a wrong guess."""
 QUOTE_CHARS = 200
-SECRET = ("notify",)
-"""Sections of the YAML whose values are never shown, since they may hold passwords."""
+SECRET = ("notify", "executor.store")
+"""Section and key of the YAML whose values are never shown, since they may hold passwords."""
 WORDS = {
     "missing": "missing",
     "int_type": "should be a whole number",
@@ -170,8 +170,8 @@ def _meant(model: type[Section], place: Keys) -> str:
 
 
 def _may_be_secret(keys: Keys) -> bool:
-    """Return whether the value at a place may hold a password: in `notify`, or in the environment of a trainer."""
-    return keys[0] in SECRET or "env" in keys or (keys[0] == "trainers" and len(keys) < 3)
+    """Return whether the value at a place may hold a password: `SECRET`, or the environment of a trainer."""
+    return spelt(keys[:2]).startswith(SECRET) or "env" in keys or (keys[0] == "trainers" and len(keys) < 3)
 
 
 def quoted(value: object) -> str:
