@@ -429,6 +429,15 @@ def free_mib(path: Path) -> int | None:
         return None
 
 
+def shared_memory_mib() -> tuple[int, int] | None:
+    """Return the total and the free MiB of /dev/shm; None: this machine has no /dev/shm."""
+    try:
+        usage = shutil.disk_usage(SHARED_MEMORY)
+    except OSError:
+        return None
+    return usage.total // MIB, usage.free // MIB
+
+
 def is_out_of_space(error: BaseException) -> bool:
     """Return whether an error, or the error that caused it, reports a full disk or an exhausted quota."""
     full = errno.ENOSPC, errno.EDQUOT

@@ -106,11 +106,8 @@ def available_mib() -> int:
     Unknown: `sys.maxsize`.
     """
     found = re.search(r"MemAvailable: *(\d+)", kernel_file("/proc/meminfo"))
-    free_mib = int(found[1]) // 1024 if found else sys.maxsize
-    for name, groups in control_groups().items():
-        for group in groups:
-            free_mib = min(free_mib, _left_in(group, *_GROUP_FILES[name]))
-    return free_mib
+    left = (_left_in(group, *_GROUP_FILES[key]) for key, groups in control_groups().items() for group in groups)
+    return min([int(found[1]) // 1024 if found else sys.maxsize, *left])
 
 
 def _left_in(group: Path, limit: str, used: str, prefix: str) -> int:

@@ -110,10 +110,6 @@ class Config(Section):
         told = program.called_with(arguments).model_dump() | {"settings": settings} if program else None
         return validated(Recipe, YamlSource(f"settings of {task}", {**tree, "program": told}))
 
-    def retry_of(self, recipe: Recipe) -> Retry:
-        """Return the section `retry` for a recipe; with an external trainer, its ladders are those of the trainer."""
-        return self.retry.model_copy(update={"ladders": recipe.program.ladders}) if recipe.program else self.retry
-
 
 def has_config(path: Path | None) -> bool:
     """Return whether a config is named by `path` or $SPLATBATCH_CONFIG, or the working folder holds splat_config.yml.

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import platform
 import resource
-import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -18,7 +17,7 @@ from splatbatch.config import Config, Recipe
 from splatbatch.config.executor import scheme_of
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.doctor import checks
-from splatbatch.files import MIB, SHARED_MEMORY, free_mib
+from splatbatch.files import free_mib, shared_memory_mib
 from splatbatch.machine import gpu
 from splatbatch.machine.slots import is_on_cpu
 from splatbatch.scene.memory_estimate import MemoryEstimate
@@ -36,7 +35,7 @@ def machine() -> checks.Machine:
         driver=gpu.driver_version(),
         driver_cuda=gpu.cuda_version(),
         torch=torch_build(),
-        shm_mib=_shared_memory(),
+        shm_mib=shared_memory_mib(),
         open_files=sys.maxsize if most_files == resource.RLIM_INFINITY else most_files,
     )
 
@@ -96,11 +95,3 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
         on_cpu=is_on_cpu(config.executor, config.training.device) and gpu.presence().is_here(),
         extras=frozenset(name for name, is_wanted in wanted.items() if is_wanted),
     )
-
-
-def _shared_memory() -> tuple[int, int] | None:
-    try:
-        usage = shutil.disk_usage(SHARED_MEMORY)
-    except OSError:
-        return None
-    return usage.total // MIB, usage.free // MIB

@@ -31,8 +31,8 @@ def preflight(
             GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     job = inventory.job(config, recipes, footprints)
-    of_extras = extras(inventory.versions(job.extras), job.extras, has_viewer=True)
-    found = [*of_job(job), *of_machine(inventory.machine(), job), *of_extras]
+    found = [*of_job(job), *of_machine(inventory.machine(), job)]
+    found += extras(inventory.versions(job.extras), job.extras, has_viewer=True)
     for finding in found:
         if finding.state == "problem" and finding.check not in WAITED_FOR:
             error = TrainerError if finding.exit_code == OF_TRAINER else ExecutorError

@@ -328,8 +328,7 @@ class Slots:
 
     def emptiest(self) -> str:
         """Return the name of the slot in service with the fewest attempts; empty without slots."""
-        gates = sorted(self._gates.values(), key=SlotGate.num_tenants)
-        return next((gate.slot.name for gate in gates), "")
+        return next((gate.slot.name for gate in sorted(self._gates.values(), key=SlotGate.num_tenants)), "")
 
     def offer_cores(self, now: float, *, or_gpu: bool) -> Slot | None:
         """Return a slot for a task without GPU: with `or_gpu` an empty ready GPU first, else the slot of CPU cores.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TypeVar
 from splatbatch.config import Limits
 from splatbatch.errors import SplatbatchError
 from splatbatch.failures.retry import PASSES_WITHIN_S
-from splatbatch.files import MIB, SHARED_MEMORY, SHARED_MEMORY_MIB, free_mib, is_out_of_space, write_whole
+from splatbatch.files import SHARED_MEMORY, SHARED_MEMORY_MIB, free_mib, is_out_of_space, shared_memory_mib, write_whole
 from splatbatch.isolated import WaitHooks
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.events import Notice, Resumed
@@ -157,10 +156,7 @@ def when_there_is_room(write: Callable[[], Written], folder: Path, hooks: WaitHo
 
 
 def _shared_memory_is_short() -> str:
-    try:
-        total, _, free = (amount // MIB for amount in shutil.disk_usage(SHARED_MEMORY))
-    except OSError:
-        return ""
+    total, free = shared_memory_mib() or (0, 0)
     # Docker gives 64 MiB in all, of which half must suffice
     wanted = min(SHARED_MEMORY_MIB, total // 2)
     return f"{free} MiB free in {SHARED_MEMORY}, {wanted} MiB required" if free < wanted else ""

@@ -43,8 +43,8 @@ def next_task(
     Raises:
         OSError, SplatbatchError: a claim failed; see `Queue.due`.
     """
-    able = (one for one in loop.ready() if one.context is None or one.context.name in free)
-    standby = next((one for one in able if one.task.id not in passed_over), None)
+    able = (one for one in loop.ready() if one.task.id not in passed_over)
+    standby = next((one for one in able if one.context is None or one.context.name in free), None)
     if standby and standby.reading is not None:
         if standby.reading.wait is None:  # its reader works, and it is nearly ready
             return None, None

@@ -378,7 +378,8 @@ class TrainTask(Task):
 
     def retry(self) -> Retry:
         """Return the retry settings of the YAML; an external trainer has its own ladders."""
-        return self.next_settings.config.retry_of(self.next_settings.recipe)
+        retry, program = self.next_settings.config.retry, self.next_settings.recipe.program
+        return retry.model_copy(update={"ladders": program.ladders}) if program else retry
 
     def settings(self) -> Mapping[str, Any]:
         """Return the settings of the recipe and the changes, by full name, as far as the trainer reads them.

@@ -67,8 +67,9 @@ def test_a_wrong_text_is_told_with_its_line_and_what_to_type(
 
 def test_a_password_in_the_url_of_a_store_is_refused_and_not_repeated(tmp_path: Path) -> None:
     (tmp_path / "c.yml").write_text("executor:\n  store: ssh://me:hidden@reef/x\n")
-    with pytest.raises(ConfigError, match="line 2, executor.store: .*Remove the password") as told:
+    with pytest.raises(ConfigError, match="Remove the password") as told:
         load(tmp_path / "c.yml")
+    assert "line 2, executor.store: ssh://reef" in str(told.value)
     assert "hidden" not in str(told.value)
 
 

@@ -19,7 +19,6 @@ from splatbatch.files import MIB, append_line, read_lines
 from splatbatch.output.events import Event, Notice, Resumed
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger, events
-from splatbatch.scheduler import disk_guard
 from splatbatch.scheduler.disk_guard import DiskGuard
 
 MNT_DETACH = 2  # umount(2)
@@ -152,7 +151,7 @@ def test_a_failed_write_shuts_the_gate_until_a_trial_succeeds(
 
 
 def test_little_shared_memory_shuts_the_gate_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_guard.shutil, "disk_usage", lambda _: SHM)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SHM)
     gate = DiskGuard(tmp_path, Limits(free_disk_mib=1), Ledger(tmp_path / "ledger.jsonl"))
     assert not gate.is_open(0)
     assert gate.reason == "24 MiB free in /dev/shm, 64 MiB required"
