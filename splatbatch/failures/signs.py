@@ -22,7 +22,7 @@ HARMLESS = (
     r"errno: 97\b|Address family not supported by protocol",
     r"pip's dependency resolver|\byou have \S+ [\w.+-]+ which is incompatible",
     r"fatal: not a git repository|^(perl|locale|bash): warning|setlocale: |No value for \$TERM",
-    r"libnccl-net\S*: cannot open|NET/Plugin|\bNCCL INFO\b|No CUDA runtime is found, using CUDA_HOME",
+    r"libnccl-net\S*: cannot open|NET/Plugin|\bNCCL INFO\b|Failed to open libibverbs|No CUDA runtime is found, using CUDA_HOME",
     r"\bcannot remove '|flop counting will not work|Skipping import of cpp extensions",
     r"CUDA kernel errors might be asynchronously reported|consider passing CUDA_LAUNCH_BLOCKING",
     r"malicious pickle data|The current process just got forked|infoROM is corrupted",
@@ -45,8 +45,7 @@ WARNINGS = (
     r"^\[?w\d{4}\b|^\[W\d+|(^|\d: )W (tensorflow|external)/",
     r"Error checking compiler version for|^could not load the\b|\bcustom (kernel|op|extension)s?\b",
     # Tools of a job's script: what they do not find or may not do is seldom what the training died of.
-    r"^(bash|sh|curl|wget|cp|mv|mkdir|rm|ln|ls|tar|git|lscpu|which|tput|find|cat|chmod|ssh\S*|rsync|locale)(: |\[)"
-    r"(?![^\n]*(no space left|quota exceeded))",
+    r"^(bash|sh|curl|wget|cp|mv|mkdir|rm|ln|ls|tar|git|lscpu|which|tput|find|cat|chmod|ssh\S*|rsync|locale)(: |\[)",
     r"^(/usr)?/bin/\S+: |^/etc/\S+: |^/root/\S+: |^wandb: (?!ERROR Run init)",
     r"^nvidia-smi\b(?![^\n]*(lost|device handle|bus))|^docker: warning|^srun: warning",
     r"^ERROR: (Could not install packages|pip's)|^ninja: warning|\b_is_a_lwp\b|GLib\S*-warning|^\s*\(process:\d+\)",
