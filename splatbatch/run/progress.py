@@ -41,7 +41,8 @@ class ProgressPrinter:
         if folder is None or folder == self._earlier:
             return None
         at = folder.last_progress()
-        self._lines.advance(self._what, at.step or 0, at.max_steps or 0, f"steps ({at.phase or 'start'})")
+        if at.max_steps:
+            self._lines.advance(self._what, at.step or 0, at.max_steps, f"steps ({at.phase})")
         return folder
 
 

@@ -50,6 +50,8 @@ def test_the_process_of_a_task_is_followed_by_its_progress(tmp_path: Path, clock
     steps = ProgressPrinter("inspect p0", home, PipeWriter(said.append))
     folder = AttemptFolder(home.path / "attempt-01")
     folder.path.mkdir(parents=True)
+    clock[0] = 101.0  # nothing is said of a process that has not begun
+    steps.look()
     for second in range(8):
         clock[0] = 102.0 + second
         append_line(
