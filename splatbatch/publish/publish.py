@@ -104,10 +104,10 @@ class Publisher:
     """Publishes splats one after the other and updates publish.json after each file.
 
     An error in publishing or measuring one file is collected in `failed`; publishing continues with the next file.
-    `wish` has the options, and `telling` shows progress.
+    `request` has the options, and `telling` shows progress.
     """
 
-    wish: PublishRequest
+    request: PublishRequest
     telling: PipeWriter
     work: Path
     """Existing working folder on the same disk as the target folder."""
@@ -124,13 +124,13 @@ class Publisher:
         """
         for splat in splats:
             self.telling.say(f"{splat.name}: {splat.num_gaussians:,} Gaussians, {splat.header.file_bytes / 1e6:.1f} MB")
-            self.wish.target.remember(splat)
+            self.request.target.remember(splat)
             for part in splat.in_parts(MOST_IN_ONE):
                 self._part(splat, part)
-        if TILES in self.wish.kinds:
+        if TILES in self.request.kinds:
             with self._survived():
                 self._tiles([splat for splat in splats if splat.name == SCENE] or splats)
-        for splat in splats if PAGE in self.wish.kinds else ():
+        for splat in splats if PAGE in self.request.kinds else ():
             with self._survived():
                 self._page(splat)
 
@@ -138,9 +138,9 @@ class Publisher:
         """Publish a part of a splat as one file of each format, and measure the files that were decoded."""
         work = self._empty("part")
         decoded = dict[str, Path]()
-        for form in (FORMATS[kind] for kind in self.wish.kinds if kind in FORMATS):
+        for form in (FORMATS[kind] for kind in self.request.kinds if kind in FORMATS):
             with self._survived():
-                decoded |= self._file(splat, ConversionJob(part, form, work, cut=self.wish.cut))
+                decoded |= self._file(splat, ConversionJob(part, form, work, cut=self.request.cut))
         self._measured(splat, part, decoded, work)
 
     def _file(self, splat: PublishedSplat, job: ConversionJob) -> dict[str, Path]:
@@ -148,15 +148,15 @@ class Publisher:
         form, part = job.form, job.part
         name = form.place(part.name)
         cut = [job.cut] if form.writer == "ply" and job.cut != WHOLE else []
-        key = key_of(VERSION, part.key, form.name, form.arguments, TOOL_VERSION, self.wish.is_measured, *cut)
-        if self.wish.target.is_there(name, key, self.telling.say):
+        key = key_of(VERSION, part.key, form.name, form.arguments, TOOL_VERSION, self.request.is_measured, *cut)
+        if self.request.target.is_there(name, key, self.telling.say):
             self.telling.say(f"{name}: up to date, kept as it is")
             return {}
-        self.wish.target.place(name)
+        self.request.target.place(name)
         began = time.monotonic()
         self.telling.say(f"{name} …")
         written = convert(job, self._tool(form))
-        is_unread = form.name != "ply" and self.wish.is_measured and not written.decoded
+        is_unread = form.name != "ply" and self.request.is_measured and not written.decoded
         output = PublishedFile(
             kind=form.name,
             of=splat.name,
@@ -170,9 +170,9 @@ class Publisher:
 
     def _page(self, splat: PublishedSplat) -> None:
         """Write and measure the page of a splat, unless an up-to-date page exists."""
-        wish, target = self.wish, self.wish.target
+        request, target = self.request, self.request.target
         key = key_of(
-            PAGE_VERSION, splat.sha256, wish.crs, dict(splat.figures), TOOL_VERSION, __version__, wish.is_measured
+            PAGE_VERSION, splat.sha256, request.crs, dict(splat.figures), TOOL_VERSION, __version__, request.is_measured
         )
         names = (f"{splat.name}.html", f"{splat.name}-page")
         if any(target.is_there(name, key, self.telling.say) for name in names):
@@ -183,7 +183,7 @@ class Publisher:
         began = time.monotonic()
         self.telling.say(f"{splat.name}: its web page …")
         work = self._empty("page")
-        aside, written = write_page(splat, wish.crs, work, find_tool(self.telling.say))
+        aside, written = write_page(splat, request.crs, work, find_tool(self.telling.say))
         name = names[0] if aside.is_file() else names[1]
         output = PublishedFile(
             kind=PAGE,
@@ -198,12 +198,12 @@ class Publisher:
 
     def _tiles(self, splats: Sequence[PublishedSplat]) -> None:
         """Write the tiles of splats that have changed, and measure their loss; remove a new folder if that fails."""
-        target, telling = self.wish.target, self.telling
+        target, telling = self.request.target, self.telling
         place = target.place(TILES)
         before = target.known.outputs.get(TILES, PublishedFile(TILES))
         began, is_new = time.monotonic(), not place.exists()
         target.begin(TILES, PublishedFile(TILES))
-        tiles = Tiles(place, self.work, self.wish.crs, telling)
+        tiles = Tiles(place, self.work, self.request.crs, telling)
         try:
             tiled = tiles.write(splats, before)
         except BaseException:
@@ -214,13 +214,13 @@ class Publisher:
         output = replace(tiled, bytes=folder_bytes(place), seconds=round(time.monotonic() - began, 2))
         target.note(TILES, output)
         telling.say(f"{TILES}: {output.bytes / 1e6:.1f} MB, took {output.seconds:.0f} s")
-        if self.wish.is_measured:
+        if self.request.is_measured:
             with self._survived():
                 target.note(TILES, measure_tiles(splats, tiles, output))
 
     def _put(self, aside: Path, name: str, output: PublishedFile, began: float) -> None:
         """Move a written file or folder to its place, and record it with size, hashes and seconds."""
-        target = self.wish.target
+        target = self.request.target
         place = target.folder / name
         target.begin(name, PublishedFile(output.kind, output.of))
         put(aside, place)
@@ -240,8 +240,8 @@ class Publisher:
 
         If measuring fails, the file's key is cleared, so that the next `publish` writes and measures it again.
         """
-        target = self.wish.target
-        if not self.wish.is_measured or not decoded:
+        target = self.request.target
+        if not self.request.is_measured or not decoded:
             return
         if part.num_gaussians < splat.num_gaussians:
             for name in decoded:
@@ -289,14 +289,14 @@ class Publisher:
             self.failed.append(OutputError(words, "Check the free space and permissions of the disk."))
 
 
-def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path, telling: PipeWriter) -> None:
+def publish(splats: Sequence[PublishedSplat], request: PublishRequest, output: Path, telling: PipeWriter) -> None:
     """Publish splats into the target folder, whose publish.json then lists all published files in the folder.
 
     Files that are up to date stay as they are; others are replaced whole.
 
     Args:
         splats: accepted splats.
-        wish: formats and target folder.
+        request: formats and target folder.
         output: the output folder of the batch; nothing is written there.
         telling: shows progress.
 
@@ -305,10 +305,10 @@ def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path
             that were published are in place and in publish.json.
         OSError: the working folder or publish.json cannot be written.
     """
-    wish.target.check(output)
-    with wish.target.work() as work:
-        wish.target.check_room(sum(splat.header.file_bytes for splat in splats))
-        publishing = Publisher(wish, telling, work)
+    request.target.check(output)
+    with request.target.work() as work:
+        request.target.check_room(sum(splat.header.file_bytes for splat in splats))
+        publishing = Publisher(request, telling, work)
         publishing.all(splats)
     if publishing.failed:
         first = publishing.failed[0]

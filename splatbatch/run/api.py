@@ -165,17 +165,17 @@ def publish_splats(  # noqa: PLR0913 - the defaults are the settings of the YAML
     """
     names, formats = as_names(names), ",".join(as_names(formats))
     is_usual = not (names or to or formats or forced)
-    wish, lacking = PublishWish.of(batch, to, formats, forced=forced), dict[str, str]()  # fails before any work
-    if wish.target.folder.is_dir():
-        with wish.target.work():  # raises if another publish is at work
+    request, lacking = PublishWish.of(batch, to, formats, forced=forced), dict[str, str]()  # fails before any work
+    if request.target.folder.is_dir():
+        with request.target.work():  # raises if another publish is at work
             pass
     if not names and batch.output.scene.splat.exists():
         names = (SCENE,)
     elif not names:
         names, lacking = publishable_names(batch.whole())
-    words = ["--as", ",".join(wish.kinds), "--force" if forced else "", "" if measured else "--no-measure"]
+    words = ["--as", ",".join(request.kinds), "--force" if forced else "", "" if measured else "--no-measure"]
     words += ["--to", str(to.absolute())] if to else []
-    if "ply" in wish.kinds:
+    if "ply" in request.kinds:
         words += ["--sh-degree", str(cut.sh_degree)] if cut.sh_degree is not None else []
         words += ["--min-opacity", str(cut.min_opacity), "--frame", "source" if cut.in_source_frame else "local"]
     words = [*filter(None, words), "--", *names]

@@ -96,13 +96,13 @@ def publish_here(  # noqa: PLR0913 - the options of `publish`
     from splatbatch.publish.publish import publish as write
     from splatbatch.publish.source import published
 
-    wish = PublishRequest.of(batch, to, formats, forced=forced)
-    wish = replace(wish, cut=cut, is_measured=wish.is_measured and measured)
+    request = PublishRequest.of(batch, to, formats, forced=forced)
+    request = replace(request, cut=cut, is_measured=request.is_measured and measured)
     splats = published(batch, names)
     for warning in (warning for splat in splats for warning in splat.warnings):
         print_err(f"warning: {warning}")
-    in_turn(partial(write, splats, wish, batch.output.path, PipeWriter()))
-    folder = wish.target.folder
+    in_turn(partial(write, splats, request, batch.output.path, PipeWriter()))
+    folder = request.target.folder
     return PublishOutput(**vars(Publication.of(folder) or Publication()), folder=str(folder))
 
 

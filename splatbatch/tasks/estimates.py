@@ -273,8 +273,8 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     steps = {name: one.training.max_steps if on_cpu else one.expected_steps() for name, one in recipes.items()}
     slots = num_slots(batch.config, footprints.values())
     done = [(result.seconds or 0.0, result.step or 0) for _, result in past_trainings(batch, on_cpu=on_cpu)]
-    if (throughput := seconds_per_step(done)) is not None:
-        seconds = [throughput * one for one in steps.values()]
+    if (step_s := seconds_per_step(done)) is not None:
+        seconds = [step_s * one for one in steps.values()]
         basis = f"based on {plural(len(done), 'trained patch', 'es')}"
         return Forecast(makespan_s(seconds, slots), basis, spelled)
     pace_of_all = memory_estimate.CPU if on_cpu else memory_estimate.H200

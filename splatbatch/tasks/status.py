@@ -308,7 +308,7 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
     last = next(reversed(lines), ProgressLine())
     of_step = next((line for line in reversed(lines) if line.loss is not None), ProgressLine())
     measured = next((line for line in reversed(lines) if line.psnr is not None), ProgressLine())
-    step, max_steps, throughput = last.step or 0, last.max_steps or 0, steps_per_s(lines)
+    step, max_steps, per_s = last.step or 0, last.max_steps or 0, steps_per_s(lines)
     return PatchStatus(
         name,
         "running",
@@ -325,8 +325,8 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
         num_gaussians=of_step.num_gaussians,
         # no progress is written in this phase: its seconds are counted instead
         seconds=time.time() - last.t if last.phase == MEASURING and last.t is not None else last.seconds,
-        steps_per_s=throughput,
-        eta_s=eta_s(step, max_steps, throughput),
+        steps_per_s=per_s,
+        eta_s=eta_s(step, max_steps, per_s),
         gpu_used_mib=sample.used_mib,
         gpu_temperature_c=sample.temperature_c,
     )
@@ -393,14 +393,14 @@ def steps_per_s(lines: Sequence[ProgressLine]) -> float | None:
     return number(max(0.0, (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])))
 
 
-def eta_s(step: int, max_steps: int, throughput: float | None) -> float | None:
+def eta_s(step: int, max_steps: int, per_s: float | None) -> float | None:
     """Return the seconds until the last step.
 
-    None while the throughput is unknown or 0, before the first step, and beyond the last step.
+    None while the speed is unknown or 0, before the first step, and beyond the last step.
 
     Args:
         step: latest step.
         max_steps: last step.
-        throughput: steps per second; None: unknown.
+        per_s: steps per second; None: unknown.
     """
-    return number((max_steps - step) / throughput) if throughput and 0 < step <= max_steps else None
+    return number((max_steps - step) / per_s) if per_s and 0 < step <= max_steps else None
