@@ -234,36 +234,36 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
     # memory that this process may use on its GPU, its context included
     free_mib = GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None
     footprint = estimate(recipe.with_training({"device": device.type}), prepared.extent, free_mib)
-    scene = boundary_mask(prepared.views.to(device, footprint.photos))
+    views = boundary_mask(prepared.views.to(device, footprint.photos))
     gaussians = as_parameters(prepared.gaussians, device)
     if recipe.evaluation.tensorboard:
         progress.show_on(folder.tensorboard)
-    evaluator = Evaluator(scene, recipe, progress, device, folder)
+    evaluator = Evaluator(views, recipe, progress, device, folder)
 
     progress.phase("train")
     with StopRequest() as stop:
         every, resume = recipe.training.checkpoint_every, Path(settings.resume) if settings.resume else None
         checkpoints = Checkpoints(folder.checkpoint, prepared.identity, every, resume, progress, stop)
-        gaussians = train(gaussians, scene, recipe, evaluator, checkpoints)
+        gaussians = train(gaussians, views, recipe, evaluator, checkpoints)
     step, planned = evaluator.early.last_step, recipe.training.max_steps
 
     progress.phase("eval")
-    scene.border.clamp_scales(gaussians)
+    views.border.clamp_scales(gaussians)
     with aside(folder.splat) as written:
         said = (*offset_comments(settings.offset), *mode_comments(recipe.training.antialiased))
-        write_splat(written, export(gaussians, scene.frame), step, planned, said)
-        gaussians = load_splat(read_splat(written), scene.frame, device)
+        write_splat(written, export(gaussians, views.frame), step, planned, said)
+        gaussians = load_splat(read_splat(written), views.frame, device)
         final = evaluator.measure(gaussians, step)
         files = SplatFiles(
-            evaluator.photos, scene.frame, recipe, device, settings.offset, scene.border, scene.are_evened
+            evaluator.photos, views.frame, recipe, device, settings.offset, views.border, views.are_evened
         )
         evaluator.measure_earlier(settings.earlier, files.figures)
         evaluator.measure_first(as_parameters(prepared.gaussians, device))
-        made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": versions(device)}
-        if scene.coverage_masks is not None:
-            write_json(folder.covered, scene.coverage_masks.to_record())
+        made = {"resolution": dict(views.loaded), "expected": vars(footprint), "made_with": versions(device)}
+        if views.coverage_masks is not None:
+            write_json(folder.covered, views.coverage_masks.to_record())
         write_json(folder.metrics, {**evaluator.to_record(), **made})
-        drawn = from_one(scene.border.with_backdrop(gaussians), evaluator.photos)
+        drawn = from_one(views.border.with_backdrop(gaussians), evaluator.photos)
         picture_views(folder, drawn, final, recipe)
         progress.phase("export")
     with contextlib.suppress(OSError):
