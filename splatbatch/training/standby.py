@@ -92,11 +92,11 @@ def rehearse(views: TrainingImages, values: Mapping[str, Tensor], recipe: Recipe
         torch.cuda.reset_peak_memory_stats()
 
 
-def _train_a_little(gaussians: Parameters, scene: TrainingImages, recipe: Recipe) -> None:
-    plan, photo = schedule(recipe), scene.training[0]
-    optimizers = make_optimizers(gaussians, recipe, plan, scene.frame.scene_scale)
-    strategy = STRATEGIES[recipe.training.strategy](gaussians, optimizers, recipe, plan, scene.frame.scene_scale)
-    capacity = TileCapacity(gaussians, scene.training, RasterOptions.of(recipe))
+def _train_a_little(gaussians: Parameters, views: TrainingImages, recipe: Recipe) -> None:
+    plan, photo = schedule(recipe), views.training[0]
+    optimizers = make_optimizers(gaussians, recipe, plan, views.frame.scene_scale)
+    strategy = STRATEGIES[recipe.training.strategy](gaussians, optimizers, recipe, plan, views.frame.scene_scale)
+    capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe))
     step = Step(strategy, capacity, (LAST_RATE, LAST_RATE))
     graphed = GraphedStep(step)
     loss, rendering = step.derive(photo, 0)
