@@ -33,6 +33,7 @@ from splatbatch.run.cluster_workers import AGAIN
 from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler import session
 from splatbatch.scheduler.run_hooks import RunHooks
+from splatbatch.scheduler.work.time_left import MARGIN_S, end_of
 from splatbatch.text import one_line
 from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.blobs import FileRef
@@ -57,8 +58,6 @@ SEND_S = 100.0
 """Longest time in seconds to send results after a request to stop: about what a spot machine grants."""
 GOODBYE_S = 10.0
 """Longest time in seconds to write the last status of the worker."""
-MARGIN_S = 20.0
-"""Seconds of the worker's time reserved for ending and sending what it trains."""
 MOST_UNFIT = 2
 """Number of bundles in a row that this machine cannot train, after which the worker ends."""
 NEVER = float("inf")
@@ -75,7 +74,7 @@ class StoreWorker:
     scratch: Path
     """Folder in which bundles are trained; `work` removes it."""
     for_s: float | None = None
-    """Time limit of this worker in seconds; None: no limit."""
+    """Time limit of this worker in seconds, beside that of its Slurm job; None: no limit."""
     idle_s: float = 0.0
     """Seconds that the worker waits for new bundles when there are none to train; 0: it waits only while other workers
     train bundles that may become free again."""
@@ -90,7 +89,7 @@ class StoreWorker:
         hooks = WaitHooks(self._beat, self._stop, log_line)
         self._asks, self._beats, self._fetches, self._sends = (courier.Courier(self.url, hooks) for _ in range(4))
         self._watch, self._hooks, self._cache = StoreWatch(), hooks, self.scratch / blobs.BLOBS
-        self._end = NEVER if self.for_s is None else time.monotonic() + self.for_s
+        self._end = end_of(self.for_s)
         self._next_beat, self._closed = 0.0, ""
         self._refusal: SplatbatchError | OSError | None = None
         """Error with which the store refused a result; None: there is none."""

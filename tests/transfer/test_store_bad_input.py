@@ -213,12 +213,17 @@ def test_a_worker_whose_clock_is_hours_ahead_trains_as_any(home: FakeBatch, tmp_
 
 
 @pytest.mark.all
+@pytest.mark.parametrize("by", ["--for", "slurm"])
 @decided_at_home
-def test_a_worker_whose_time_is_up_sends_its_attempt_and_lets_go(home: FakeBatch, place: Site, tmp_path: Path) -> None:
+def test_a_worker_whose_time_is_up_sends_its_attempt_and_lets_go(
+    home: FakeBatch, place: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
     home.script(p0=["train 600"], p1=["train 600"])
     run(home, place.url, "pack", "--to", place.url)
     home.constants["splatbatch.run.store_worker.MARGIN_S"] = 1.0
-    code, said = work_apart(home, tmp_path / "far", place.url, "--for", "6s")
+    if by == "slurm":
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 7))
+    code, said = work_apart(home, tmp_path / "far", place.url, *(("--for", "6s") if by == "--for" else ()))
     assert (code, [one["state"] for one in bundles(place.url)]) == (75, ["waiting"] * 2), said
     run(home, place.url, "adopt", place.url)
     assert [outcome for _, _, outcome, _ in ends(home)] == ["stopped"]

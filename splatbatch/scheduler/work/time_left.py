@@ -19,6 +19,16 @@ ASKED_EVERY_S = 60.0
 """Seconds after which the duration of a task is estimated again."""
 
 
+def end_of(for_s: float | None) -> float:
+    """Return when a worker's time is up, in seconds of `time.monotonic()`; infinite without a limit.
+
+    That is `for_s` seconds from now, or the end of its Slurm job if that is earlier; None: without --for.
+    """
+    told = os.environ.get(ENDS_AT, "")
+    of_engine = float(told) - time.time() if told.isdecimal() else None
+    return time.monotonic() + min((one for one in (for_s, of_engine) if one is not None), default=math.inf)
+
+
 @dataclass
 class TimeLeft:
     """The end of a worker's time; `TaskClaimer` asks before each claim whether a task fits, the run whether to stop."""
@@ -37,10 +47,7 @@ class TimeLeft:
             batch: the batch, by which durations are estimated.
             for_s: seconds of --for, from now; None: not given.
         """
-        told = os.environ.get(ENDS_AT, "")
-        of_engine = float(told) - time.time() if told.isdecimal() else None
-        known = (one for one in (for_s, of_engine) if one is not None)
-        return cls(batch, time.monotonic() + min(known, default=math.inf))
+        return cls(batch, end_of(for_s))
 
     def is_up(self) -> bool:
         """Return whether running attempts must be ended now, so that their ends are recorded in time.
