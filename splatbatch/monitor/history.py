@@ -91,7 +91,9 @@ def _end(event: AttemptEnded, output: OutputFolder) -> Iterator[str]:
 
 
 def with_changes(event: AttemptStarted | RetryScheduled) -> str:
-    """Return the changed settings of an attempt as the end of a sentence, " with A=B"; empty if none is changed."""
+    """Return what an attempt changes as the end of a sentence, " with A=B" or ", on another GPU"; empty for nothing."""
+    if isinstance(event, RetryScheduled) and event.how:
+        return f", {event.how}"
     return f" with {assignments(event.changes)}" if event.changes else ""
 
 

@@ -198,6 +198,8 @@ class RetryScheduled(Event, event="retry"):
     trained_in_between: tuple[str, ...]
     """Patches trained between two failures of this one, which show that the GPU is not the cause; empty: none, or no
     earlier failure counts."""
+    how: str | None = None
+    """How the next attempt differs but for its settings, as "with the GPU to itself"; None: in nothing."""
 
 
 UNTIL = "given up until its settings, inputs, program or machine change"

@@ -40,11 +40,8 @@ OF_COMPANY = frozenset(
 
 Under MPS (NVIDIA's service for sharing a GPU) a fault of one attempt ends all attempts on that GPU.
 """
-OF_ENGINE = frozenset({"cuda_busy_or_unavailable", "cuda_init_unknown", "cuda_invalid_device"})
-"""Causes that arise if the daemon of MPS accepts no client, as in some containers.
-
-MPS is NVIDIA's service for sharing a GPU.
-"""
+OF_MPS = frozenset({"cuda_busy_or_unavailable", "cuda_init_unknown", "cuda_invalid_device"})
+"""Causes that arise if the daemon of MPS accepts no client, as in some containers."""
 
 
 @dataclass
@@ -105,25 +102,29 @@ class RetryHandling:
             OutputError: the ledger cannot be written.
             LaterFormatError: a later version of splatbatch wrote a heartbeat file.
         """
+        if how := self._excuse(running, diagnosis):
+            self.loop.queue.put_back(running.task)
+            self.loop.ledger.write(RetryScheduled(running.task.name, 0.0, "", {}, (), how))
+        else:
+            self._count(running.task, diagnosis, now, running.attempt)
+
+    def _excuse(self, running: RunningAttempt, diagnosis: Diagnosis) -> str:
+        """Return how a task is tried again that did not cause its failure; empty if the failure counts."""
         loop, task, slot, cause = self.loop, running.task, running.slot, diagnosis.cause
-        past, evidence, is_excused = self._history(task), "; ".join(diagnosis.evidence), True
+        past, evidence = self._history(task), "; ".join(diagnosis.evidence)
         if cause == GPU_FAULT and slot.gpu and loop.slots.names - {slot.name}:
             loop.slots.give_up([slot.name])
             loop.ledger.write(Notice("slot_given_up", f"{title(GPU_FAULT)}: {evidence}", slot=slot.name))
             self._learn(task, has_moved=True)
-            is_excused = not past.has_moved
-        elif cause in OF_ENGINE and slot.environment:
+            return "" if past.has_moved else "on another GPU"
+        if cause in OF_MPS and slot.environment:
             loop.slots.share_nothing()
             loop.ledger.write(Notice("mps_off", evidence))
-        elif cause in OF_COMPANY and running.num_company and not past.is_alone:
+            return "without CUDA MPS"
+        if cause in OF_COMPANY and running.num_company and not past.is_alone:
             self._learn(task, is_alone=True)
-        else:
-            is_excused = False
-        if is_excused:
-            loop.queue.put_back(task)
-            loop.ledger.write(RetryScheduled(task.name, 0.0, "", {}, ()))
-        else:
-            self._count(task, diagnosis, now, running.attempt)
+            return "with the GPU to itself"
+        return ""
 
     def handle_fault(self, task: Task, diagnosis: Diagnosis, now: float, traceback: str) -> None:
         """Record the failure of a task that could not be started or collected, and put it back if a retry may help.

@@ -10,7 +10,9 @@ from fake_batch import FakeBatch
 from simulated import CROWDED_MIB, OOM, TOTAL_MIB, Script, Simulation
 
 from splatbatch.machine.protocol import Slot
+from splatbatch.monitor.console import in_words
 from splatbatch.outcome import Trained
+from splatbatch.output.events import event_of
 from splatbatch.scheduler.packing import FEWEST_LOOKS, GpuSpeed, choose_seats
 
 PACKED, AUTO = {"patches_per_gpu": 2}, {"patches_per_gpu": "auto"}
@@ -20,6 +22,12 @@ NIGHTS = 20
 def looks(**paces: float) -> list[GpuSpeed]:
     """Return measurements: `at1=100` means 100 steps per second, one at a time."""
     return [GpuSpeed(int(name[2:]), throughput) for name, throughput in paces.items() for _ in range(FEWEST_LOOKS)]
+
+
+def again(simulation: Simulation) -> list[str]:
+    """Return what the console says of each retry."""
+    found = [event_of(event) for event in simulation.batch.events("retry")]
+    return [in_words(event) for event in found if event]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +102,7 @@ def test_who_ran_out_of_memory_beside_another_is_tried_alone_and_loses_no_rung(s
     assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
     assert [event["changes"] for event in simulation.batch.events("attempt_started")] == [{}] * 4
     assert simulation.actions() == ["retry"]
+    assert again(simulation) == ["p1: retry in 0 s, with the GPU to itself"]
     assert world.at("ends", "p0") <= [at for at, what, who in world.history if (what, who) == ("begins", "p1")][1]
 
 
@@ -210,5 +219,6 @@ def test_an_mps_that_serves_nobody_is_done_without_and_costs_no_attempt(simulati
     world.shared_mib = 512
     assert all(isinstance(outcome, Trained) for outcome in simulation.run(executor=PACKED).values())
     assert len(simulation.batch.events("mps_off")) == 1
+    assert again(simulation) == ["p0: retry in 0 s, without CUDA MPS"]
     job = (simulation.batch.output / "patches/p0/attempt-02/job.json").read_text()
     assert "CUDA_MPS" not in job

@@ -94,6 +94,7 @@ def test_a_gpu_that_faults_is_taken_out_of_service_and_its_patch_goes_elsewhere(
     outcomes = simulation.run()
     assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
     assert [event["slot"] for event in simulation.batch.events("slot_given_up")] == ["gpu1"]
+    assert [event["how"] for event in simulation.batch.events("retry")] == ["on another GPU"]
     slots = [event["slot"] for event in simulation.batch.events("attempt_started")]
     assert slots.count("gpu1") == 1
 
