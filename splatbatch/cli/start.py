@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from splatbatch.run.reconstruct import ReconstructedModel
     from splatbatch.scene.audit.audit import Audit
     from splatbatch.scene.imports.run import ImportResult
-    from splatbatch.scene.partition.split import SplitFiles
+    from splatbatch.scene.partition.split import SplitFacts
 
 EXAMPLES = {"night": "local.yml", "cpu": "cpu.yml", "sweep": "sweep.yml", "scenes": "scenes.yml"}
 SPLIT_STATES = {"new": "", "stays": "unchanged", "changes": "changed"}
@@ -275,17 +275,16 @@ def split(
     request = SplitRequest(source, images, out, how, frozenset() if drop else trained_in(out))
     done = run(request, dry_run=dry_run, advance=partial(PipeWriter().advance, "split", unit="patches"))
     if json_:
-        return print_json(done.facts())
+        return print_json(done)
     show_split(done)
     print_line("nothing was written" if dry_run else _written(out))
 
 
-def show_split(done: SplitFiles) -> None:
+def show_split(facts: SplitFacts) -> None:
     """Print the patches of a split scene, or for a dry run those that it would get, with totals and costs.
 
     Notes go to stderr.
     """
-    facts = done.facts()
     total_cost = sum(cut.cost for cut in facts.patches) or 1.0
     headings = ("patch", "photographs", "held out", "points", "in its core", "cost", "")
     rows = []
@@ -295,7 +294,7 @@ def show_split(done: SplitFiles) -> None:
     print_table(headings, ("patch", ""), rows)
     for name in facts.gone:
         print_line(f"{name}: no longer part of the split")
-    print_warnings(done.notes)
+    print_warnings(facts.notes)
     held = f"{plural(facts.num_test, 'photograph')} held out in every patch"
     block = f", {facts.num_contiguous:,} in one block" if facts.num_contiguous else ""
     total = f"{plural(len(facts.patches), 'patch', 'es')} of {plural(facts.num_photographs, 'photograph')}"
@@ -338,7 +337,7 @@ def scene(
     from splatbatch.run.context import RunSummary
     from splatbatch.run.reconstruct import ReconstructedModel
     from splatbatch.run.scene import SceneOptions, make_scene
-    from splatbatch.scene.partition.split import SplitFiles
+    from splatbatch.scene.partition.split import SplitFacts
 
     if named := next((word for word in settings if "=" not in word), ""):
         hint = f"{near(Path(named))} Name the scene with --source or --images; a setting is KEY=VALUE."
@@ -347,7 +346,7 @@ def scene(
 
     def show_step(made: Any) -> None:
         match made:
-            case SplitFiles():
+            case SplitFacts():
                 show_split(made)
                 print_line(_written(options.patches))
             case ReconstructedModel():

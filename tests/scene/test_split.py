@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +29,9 @@ from splatbatch.scene.colmap.types import NONE
 from splatbatch.scene.holdout import choose_holdout, in_one_piece
 from splatbatch.scene.partition import split as split_folder
 from splatbatch.scene.partition.files import SPLIT_READY
-from splatbatch.scene.partition.plan import SplitOptions
+from splatbatch.scene.partition.plan import PartitionPlan, SplitOptions, plan_split
 from splatbatch.scene.partition.record import read_partition
-from splatbatch.scene.partition.split import SplitFiles, SplitRequest, split
+from splatbatch.scene.partition.split import SplitFacts, SplitRequest, finish, split
 from splatbatch.scene.patches import find_patches
 
 pycolmap = pytest.importorskip("pycolmap")
@@ -40,10 +40,28 @@ CALITERRA = SHARED / "data" / "caliterra"
 TWO = SplitOptions(grid=(2, 1))
 
 
-def cut(scene: Path, out: Path, wish: SplitOptions = TWO) -> SplitFiles:
+@dataclass(frozen=True)
+class Cut:
+    """A split, with the plan that it was made by."""
+
+    plan: PartitionPlan
+    facts: SplitFacts
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {one.name: one.state for one in self.facts.patches}
+
+    def photographs(self, patch: str) -> list[str]:
+        chosen = self.plan.parts[patch].photos
+        return [image.name for image, is_in in zip(self.plan.observations.images, chosen, strict=True) if is_in]
+
+
+def cut(scene: Path, out: Path, wish: SplitOptions = TWO) -> Cut:
     if not scene.is_dir():
         pytest.skip(f"{scene} is not here")
-    return split(SplitRequest(scene / "sparse" / "0", None, out, wish))
+    source = scene / "sparse" / "0"
+    finish(out)
+    return Cut(plan_split(source, out, wish), split(SplitRequest(source, None, out, wish)))
 
 
 def contents(folder: Path) -> dict[str, bytes | str]:
@@ -288,7 +306,7 @@ def test_a_patch_somebody_has_changed_is_cut_again(growing: tuple[Path, IndexedM
 
 def test_another_grid_leaves_no_patch_of_the_earlier_one(growing: tuple[Path, IndexedModel]):
     folder, _ = growing
-    gone = cut(folder, folder / "patches", SplitOptions(grid=(2, 1))).gone
+    gone = cut(folder, folder / "patches", SplitOptions(grid=(2, 1))).facts.gone
     left = sorted(path.name for path in (folder / "patches").iterdir() if path.is_dir())
     assert left == ["p0", "p1"]
     assert "p2" in gone
@@ -296,7 +314,7 @@ def test_another_grid_leaves_no_patch_of_the_earlier_one(growing: tuple[Path, In
 
 def test_a_look_writes_nothing(scene: Path):
     done = split(SplitRequest(scene / "sparse" / "0", None, scene / "patches", TWO), dry_run=True)
-    assert len(done.plan.partition.cores) == 2
+    assert len(done.patches) == 2
     assert sorted(path.name for path in scene.iterdir()) == ["images", "masks", "sparse"]
 
 
@@ -372,8 +390,8 @@ def test_a_source_with_loose_ends_makes_sound_patches(scene: Path, tmp_path: Pat
     images[8 + 36 : 8 + 44] = np.float64(np.inf).tobytes()  # the first image stands nowhere
     (sparse / "images.bin").write_bytes(images)
     done = cut(scene, tmp_path / "patches")
-    assert any("1 photograph see no point and are in no patch" in note for note in done.notes)
-    assert any("1 point of the source left out: no finite position" in note for note in done.notes)
+    assert any("1 photograph see no point and are in no patch" in note for note in done.facts.notes)
+    assert any("1 point of the source left out: no finite position" in note for note in done.facts.notes)
     for name in ("p0", "p1"):
         assert pycolmap.Reconstruction(tmp_path / "patches" / name / "sparse" / "0").is_valid()
     assert (done.plan.observations.point_of_keypoint != NONE).sum() == len(done.plan.observations.photo)
@@ -384,7 +402,7 @@ def test_rigs_that_cannot_be_used_are_left_out_and_told(scene: Path, tmp_path: P
     path = scene / "sparse" / "0" / name
     path.write_bytes(path.read_bytes()[:-5])
     done = cut(scene, tmp_path / "patches")
-    assert any("COLMAP makes trivial ones" in note for note in done.notes)
+    assert any("COLMAP makes trivial ones" in note for note in done.facts.notes)
     assert not (tmp_path / "patches" / "p0" / "sparse" / "0" / "frames.bin").exists()
     assert pycolmap.Reconstruction(tmp_path / "patches" / "p0" / "sparse" / "0").is_valid()
 

@@ -14,7 +14,7 @@ from fake_batch import FakeBatch
 from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.partition.plan import SplitOptions
-from splatbatch.scene.partition.split import SplitFiles, SplitRequest, split
+from splatbatch.scene.partition.split import SplitFacts, SplitRequest, split
 from splatbatch.tasks.audits import audits_of
 from splatbatch.tasks.batch import PendingTasks, open_batch
 from splatbatch.tasks.shared_decisions.frame import choose_frame, spans_of
@@ -26,7 +26,7 @@ def write(folder: Path, photos: np.ndarray, made: IndexedModel = MADE) -> None:
     Subset(made, photos, made.seen_by(photos)).write(folder / "sparse" / "0")
 
 
-def cut(batch: FakeBatch, **wish: object) -> SplitFiles:
+def cut(batch: FakeBatch, **wish: object) -> SplitFacts:
     wished = SplitOptions(**wish)  # type: ignore[arg-type]
     return split(SplitRequest(batch.folder / "sparse" / "0", None, batch.folder / "patches", wished))
 
@@ -55,10 +55,10 @@ def test_what_was_trained_stays_trained_where_no_photograph_was_added(cut_batch:
     assert cut_batch.run("train", "--no-verify").returncode == 0
     write(cut_batch.folder, np.ones(120, bool))
     again = cut(cut_batch)
-    assert "stays" in again.states.values()
+    assert "stays" in {one.state for one in again.patches}
     now = states(cut_batch)
-    for name, state in again.states.items():
-        assert (now[name] == "trained") == (state == "stays"), (name, now)
+    for one in again.patches:
+        assert (now[one.name] == "trained") == (one.state == "stays"), (one.name, now)
 
 
 @pytest.mark.all

@@ -348,7 +348,7 @@ class CutPatch:
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """JSON record of `split --json`.
+    """Result of a split, or of a dry run, and JSON record of `split --json`.
 
     `partition` and `source` are absolute paths, of partition.json and the model's folder. `evenness` is the ratio of
     the highest to the lowest cost of a patch. `num_test` counts photographs that are held out everywhere, and
@@ -371,50 +371,29 @@ class SplitFacts:
     """Note on how many frames are held out; empty if each held-out photograph was taken alone."""
 
 
-@dataclass(frozen=True, eq=False)
-class SplitFiles:
-    """Result of a split, or of a dry run: its plan, the state of each patch, and notes for the user."""
-
-    plan: PartitionPlan
-    states: dict[str, State]
-    """State of each patch by name, compared with an earlier split: `new`, `stays` (unchanged) or `changes`."""
-    notes: tuple[str, ...]
-
-    @property
-    def gone(self) -> tuple[str, ...]:
-        """Names of patches of an earlier split that this split lacks, sorted; empty without an earlier split."""
-        before = self.plan.before.cores if self.plan.before else ()
-        return tuple(sorted({core.name for core in before} - self.states.keys()))
-
-    def facts(self) -> SplitFacts:
-        """Return the record for `split --json`."""
-        partition, parts = self.plan.partition, self.plan.parts
-        return SplitFacts(
-            str(partition.path),
-            str(partition.source),
-            len(self.plan.observations.images),
-            len(partition.test),
-            len(partition.contiguous),
-            partition.offset,
-            round(evenness([part.cost for part in parts.values()]), 3),
-            tuple(map(self._cut, partition.cores)),
-            self.gone,
-            self.notes,
-            self.plan.hold_out,
-        )
-
-    def _cut(self, core: Core) -> CutPatch:
-        num_test = sum(name in self.plan.partition.test for name in self.photographs(core.name))
+def _facts(plan: PartitionPlan, states: Mapping[str, State], notes: tuple[str, ...]) -> SplitFacts:
+    partition, images, patches = plan.partition, plan.observations.images, list[CutPatch]()
+    for core in partition.cores:
+        num_test = sum(images[at].name in partition.test for at in np.flatnonzero(plan.parts[core.name].photos))
         counts = (core.num_images, num_test, core.num_points, core.num_core_points)
-        return CutPatch(core.name, self.states[core.name], *counts, core.cost, core.bounds)
+        patches.append(CutPatch(core.name, states[core.name], *counts, core.cost, core.bounds))
+    before = plan.before.cores if plan.before else ()
+    return SplitFacts(
+        str(partition.path),
+        str(partition.source),
+        len(images),
+        len(partition.test),
+        len(partition.contiguous),
+        partition.offset,
+        round(evenness([part.cost for part in plan.parts.values()]), 3),
+        tuple(patches),
+        tuple(sorted({core.name for core in before} - states.keys())),
+        notes,
+        plan.hold_out,
+    )
 
-    def photographs(self, patch: str) -> tuple[str, ...]:
-        """Return the names of a patch's photographs, in the order of the scene's model."""
-        images, chosen = self.plan.observations.images, self.plan.parts[patch].photos
-        return tuple(images[index].name for index in np.flatnonzero(chosen))
 
-
-def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = unheard) -> SplitFiles:
+def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = unheard) -> SplitFacts:
     """Cut a scene into patches, and write them with partition.json and a picture into the target folder.
 
     Unchanged patches of an earlier split stay as they are.
@@ -459,13 +438,13 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
     subsets = {name: Subset(plan.observations, part.photos, part.points, rigs) for name, part in plan.parts.items()}
     contents = {name: content_of(plan.partition, name, one, shared) for name, one in subsets.items()}
     if dry_run:
-        return SplitFiles(plan, {name: _state(plan, name, content) for name, content in contents.items()}, notes)
+        return _facts(plan, {name: _state(plan, name, content) for name, content in contents.items()}, notes)
     return _written(plan, contents, notes, advance)
 
 
 def _written(
     plan: PartitionPlan, contents: dict[str, PatchContents], notes: tuple[str, ...], advance: Advance
-) -> SplitFiles:
+) -> SplitFacts:
     out, total = plan.partition.path.parent, len(plan.partition.cores)
 
     def put(core: Core) -> tuple[Core, State]:
@@ -480,11 +459,10 @@ def _written(
             cores.append(core)
             states[core.name] = state
             advance(len(cores), total)
-        partition = replace(plan.partition, cores=tuple(cores))
-        found = SplitFiles(replace(plan, partition=partition), states, notes)
-        draw(found.plan, aside / PICTURE)
-        write_partition(replace(partition, path=aside / PARTITION), home=out)
-    return found
+        plan = replace(plan, partition=replace(plan.partition, cores=tuple(cores)))
+        draw(plan, aside / PICTURE)
+        write_partition(replace(plan.partition, path=aside / PARTITION), home=out)
+    return _facts(plan, states, notes)
 
 
 def _state(plan: PartitionPlan, name: str, content: PatchContents) -> State:
