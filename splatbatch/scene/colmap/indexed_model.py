@@ -12,15 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import (
     NONE,
-    Camera,
     Floats,
     Image,
     Ints,
     Mask,
-    Points,
     Tracks,
     centers_of,
     elements_of,
@@ -33,17 +31,13 @@ Indices = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
-class IndexedModel:
+class IndexedModel(Reconstruction):
     """A model with an index of its observations: images, points and keypoints are named by their place in a list.
 
     There are I images, P points, K keypoints, and n observations, sorted by point. An observation is an image that sees
     a point, with the keypoint that shows the point.
     """
 
-    folder: Path
-    cameras: dict[int, Camera]
-    images: tuple[Image, ...]  # I, sorted by name
-    points: Points  # P
     starts: Ints  # [P + 1]: observations starts[i] to starts[i + 1] are of point i
     photo: Indices  # [n], which image
     keypoint: NDArray[np.uint32]  # [n], which of its keypoints
