@@ -27,7 +27,7 @@ from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstr
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import TrackObservations, find_misfit, survey
-from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, GreyPhotographs, MatchContext, Relabeling
+from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, MatchContext, Relabeling, grey_photographs
 from splatbatch.scene.image_match.ncc_patches import Places
 from splatbatch.scene.image_match.pairs import GROUPS, pairs_of
 from splatbatch.scene.image_match.relabelings import CROPPED
@@ -310,7 +310,7 @@ def _compared(patch: Patch, rows: Sequence[int]) -> MatchContext:
     there = paths_of(patch.images, {model.images[row].name for pair in pairs for row in (pair.one, pair.other)})
     sizes = sizes_of(there.values())
     files = {name: (path, sizes[path]) for name, path in there.items() if path in sizes}
-    return MatchContext.of_files(model.images, model.cameras, files, pairs, GreyPhotographs(_FULL))
+    return MatchContext.of_files(model.images, model.cameras, files, pairs, grey_photographs(_FULL))
 
 
 def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> tuple[str, str] | None:

@@ -44,7 +44,7 @@ from splatbatch.scene.frame import ModelExtent, span_of
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import TrackObservations, alike_cameras, with_cameras
 from splatbatch.scene.holdout import choose_holdout
-from splatbatch.scene.image_match.match_context import GreyPhotographs, MatchContext
+from splatbatch.scene.image_match.match_context import MatchContext, grey_photographs
 from splatbatch.scene.image_match.pairs import GROUPS, ImagePair, pairs_of
 from splatbatch.scene.patches import Patch, has_model, model_folder
 from splatbatch.scene.photos.folders import (
@@ -384,7 +384,7 @@ def _compared(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> MatchC
         and isinstance(shot.header, ImageHeader)
         and min(shot.camera.size) > 0
     }
-    return MatchContext.of_files(one.images, one.cameras, files, one.pairs, GreyPhotographs())
+    return MatchContext.of_files(one.images, one.cameras, files, one.pairs, grey_photographs())
 
 
 def _check_files(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> Iterator[AuditFinding]:

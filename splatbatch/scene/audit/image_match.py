@@ -78,7 +78,7 @@ class ImageMatchFindings:
         compared = self.compared
         if not compared.pairs:
             return
-        compared.pictures.read(compared.paths[row] for row in compared.rows if row in compared.paths)
+        compared.decode()
         if self._blank and len(self._blank) >= limits.HALF * len(compared.rows):
             what = next(iter(self._blank.values()))
             message = f"{len(self._blank)} of {len(compared.rows)} photographs that were compared are {what}"

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -263,56 +264,44 @@ def neighbours_median(values: Floats, shared: Any, is_in: NDArray[np.bool_]) -> 
     return means
 
 
-class SampleCache:
-    """Cache of the samples of photographs, in one file.
+def read_samples(shots: Iterable[TrackedPhoto], cache: Path | None = None) -> tuple[dict[str, Samples], dict[str, str]]:
+    """Return the samples of photographs by name, and for photographs without samples the reason by name.
 
-    An entry is valid until the photograph, its path, mask or keypoints, or the size of its camera change.
-    A corrupt file is ignored, and failing to write the file is no error. With `path` None nothing is kept on disk.
+    Photographs that are not cached are decoded in threads. Raises nothing: a file that cannot be read has a reason, a
+    corrupt cache is ignored, and failing to write the cache is no error.
+
+    Args:
+        shots: the photographs.
+        cache: file of the cache, which then holds the samples of these photographs alone; None: nothing is kept. An
+            entry is valid until the photograph, its path, mask or keypoints, or the size of its camera change.
     """
+    of_name, known = {shot.name: shot for shot in shots}, _load(cache)
+    with warnings.catch_warnings(), ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+        warnings.simplefilter("ignore")  # Pillow's: what matters about a file becomes its problem
+        found = dict(zip(of_name, pool.map(partial(_sampled, known), of_name.values()), strict=True))
+    problems = {name: one for name, one in found.items() if isinstance(one, str)}
+    sampled = {name: one for name, one in found.items() if not isinstance(one, str)}
+    used = dict(sampled.values())
+    if cache and used and used.keys() != known.keys():
+        keys, samples = np.array(list(used)), np.concatenate(list(used.values()))
+        lengths = np.array([len(one) for one in used.values()], np.int64)
+        with contextlib.suppress(OSError, ValueError):
+            write_whole(cache, lambda file: np.savez(file, keys=keys, lengths=lengths, samples=samples))
+    return {name: samples for name, (_, samples) in sampled.items()}, problems
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path
-        self._known = _load(path)
-        self._used: dict[str, Samples] = {}
 
-    def read(self, shots: Iterable[TrackedPhoto]) -> tuple[dict[str, Samples], dict[str, str]]:
-        """Return the samples of photographs by name, and for photographs without samples the reason by name.
-
-        Photographs that are not cached are decoded in threads. Raises nothing: a file that cannot be read has a reason.
-        """
-        of_name = {shot.name: shot for shot in shots}
-        with warnings.catch_warnings(), ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
-            warnings.simplefilter("ignore")  # Pillow's: what matters about a file becomes its problem
-            found = dict(zip(of_name, pool.map(self._read, of_name.values()), strict=True))
-        problems = {name: samples for name, samples in found.items() if isinstance(samples, str)}
-        return {name: samples for name, samples in found.items() if not isinstance(samples, str)}, problems
-
-    def _read(self, shot: TrackedPhoto) -> Samples | str:
-        try:
-            key = _key(shot)
-            samples = self._known.get(key)
-            if samples is None or len(samples) != len(shot.xy):
-                samples = sample(shot)
-        except FileNotFoundError:
-            return "missing"
-        except IncomparablePhotograph as error:
-            return str(error)
-        except Exception as error:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
-            return f"cannot be decoded ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
-        self._used[key] = samples
-        return samples
-
-    def keep(self) -> None:
-        """Write the samples that `read` returned to the cache file, whole; others are dropped from the file.
-
-        Nothing is written without a cache file or samples, or if the file holds just these. Errors of writing are
-        ignored.
-        """
-        if self._path and self._used and self._used.keys() != self._known.keys():
-            keys, samples = np.array(list(self._used)), np.concatenate(list(self._used.values()))
-            lengths = np.array([len(one) for one in self._used.values()], np.int64)
-            with contextlib.suppress(OSError, ValueError):
-                write_whole(self._path, lambda file: np.savez(file, keys=keys, lengths=lengths, samples=samples))
+def _sampled(known: Mapping[str, Samples], shot: TrackedPhoto) -> tuple[str, Samples] | str:
+    """Return the key of a photograph in the cache with its samples, or why it has none."""
+    try:
+        key = _key(shot)
+        samples = known.get(key)
+        return key, sample(shot) if samples is None or len(samples) != len(shot.xy) else samples
+    except FileNotFoundError:
+        return "missing"
+    except IncomparablePhotograph as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
+        return f"cannot be decoded ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
 
 
 class IncomparablePhotograph(Exception):

@@ -22,11 +22,11 @@ from splatbatch.scene.colors.observations import (
     LEAST,
     SCALE,
     LinkedObservations,
-    SampleCache,
     Samples,
     TrackedPhoto,
     link,
     neighbours_median,
+    read_samples,
     shots_of,
 )
 from splatbatch.scene.colors.solve import ColorObservations, Solution, solve
@@ -112,9 +112,7 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None) -> SceneCor
     usable = [shot for name, shot in shots.items() if name not in few]
     if len(usable) < 2:
         return SceneCorrections(left_alone=few, problem=_why_none(shots))
-    samples = SampleCache(cache)
-    colors, unread = samples.read(usable)
-    samples.keep()
+    colors, unread = read_samples(usable, cache)
     usable = [shot for shot in usable if shot.name in colors]
     alone = few | unread
     if len(usable) < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -41,27 +41,17 @@ _GROUPS_LEFT_OUT = 8
 _LEAST_PICTURE = 48  # px: smaller ones show no squares
 
 
-class GreyPhotographs:
-    """Cache of photographs decoded to grey and reduced in size; the 256 used last stay in memory.
+Decoder = Callable[[str], Greys | None]
+"""Returns the grey picture [H, W] of a photograph by its path; None: it cannot be decoded."""
+
+
+def grey_photographs(least_side: int = LEAST_SIDE) -> Decoder:
+    """Return a decoder that reduces photographs in size; the 256 used last stay in memory.
 
     Args:
         least_side: shortest side in pixels to which photographs are reduced; see `LEAST_SIDE`.
     """
-
-    def __init__(self, least_side: int = LEAST_SIDE) -> None:
-        self._decoded = lru_cache(_KEPT)(partial(decode_grey, least_side=least_side))
-
-    def of(self, path: str) -> Greys | None:
-        """Return the grey picture [H, W] of a photograph, decoded if it is not cached; None: it cannot be decoded."""
-        return self._decoded(path)
-
-    def read(self, paths: Iterable[str]) -> None:
-        """Decode photographs on all cores, so that `of` finds them in the cache: the first 256 of `paths`.
-
-        Files that cannot be decoded are no error.
-        """
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decoding") as pool:
-            deque(pool.map(self._decoded, islice(dict.fromkeys(paths), _KEPT)), maxlen=0)
+    return lru_cache(_KEPT)(partial(decode_grey, least_side=least_side))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +97,7 @@ class MatchContext:
     sizes: Mapping[int, Size]
     """Width and height of each of these photographs in pixels, by row."""
     pairs: Sequence[ImagePair]
-    pictures: GreyPhotographs
+    pictures: Decoder
     said: dict[tuple[int, int], DisplacementEquations | None] = field(default_factory=dict)
     """Cache of the displacement equations of pairs as stored, by both rows; None: a picture is unusable or small."""
 
@@ -118,7 +108,7 @@ class MatchContext:
         cameras: Mapping[int, Camera],
         files: Mapping[str, tuple[str, Size]],
         pairs: Sequence[ImagePair],
-        pictures: GreyPhotographs,
+        pictures: Decoder,
     ) -> MatchContext:
         """Return the context of a model's pairs.
 
@@ -127,7 +117,7 @@ class MatchContext:
             cameras: cameras of the model, by id.
             files: path and size (px) of each usable photograph, by image name; other images are not compared.
             pairs: pairs of images to compare.
-            pictures: cache of decoded photographs.
+            pictures: decodes photographs, and keeps some.
         """
         known = {row: files[image.name] for row, image in enumerate(images) if image.name in files}
         paths, sizes = {row: path for row, (path, _) in known.items()}, {row: size for row, (_, size) in known.items()}
@@ -137,6 +127,15 @@ class MatchContext:
     def rows(self) -> list[int]:
         """Rows of the images that are in a pair, in ascending order."""
         return sorted({row for pair in self.pairs for row in (pair.one, pair.other)})
+
+    def decode(self) -> None:
+        """Decode the photographs that are in a pair on all cores, the first 256, so that `view` finds them decoded.
+
+        Files that cannot be decoded are no error.
+        """
+        paths = dict.fromkeys(self.paths[row] for row in self.rows if row in self.paths)
+        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decoding") as pool:
+            deque(pool.map(self.pictures, islice(paths, _KEPT)), maxlen=0)
 
     def without(self, rows: Collection[int]) -> MatchContext:
         """Return a copy without the pairs that contain any of the given images."""
@@ -160,7 +159,7 @@ class MatchContext:
         image, path = self.images[row], (self.paths if reading.path is None else reading.path).get(row)
         camera = self.cameras[image.camera_id]
         meant = reading.camera(camera) if reading.camera else camera
-        picture = self.pictures.of(path) if path and meant else None
+        picture = self.pictures(path) if path and meant else None
         if picture is None or meant is None:
             return None
         place = reading.place(camera.size, self.sizes[row]) if reading.place else None
