@@ -131,10 +131,10 @@ def why_no_scene(place: Path) -> SceneError:
         elif _top(place) != place:
             hint = f"The file belongs to the scene {_top(place)}: name that folder."
         else:
-            hint = seen.in_words() if seen else f"Name a folder. {A_SCENE}"
+            hint = seen or f"Name a folder. {A_SCENE}"
         return SceneError(f"{place}: a file, not a folder", hint)
     if seen:
-        return SceneError(f"{place}: no COLMAP model, and no patches with one", seen.in_words())
+        return SceneError(f"{place}: no COLMAP model, and no patches with one", seen)
     try:
         names = sorted(name for name in os.listdir(place) if name[0] != ".")  # noqa: PTH208 - names alone
     except OSError as error:

@@ -182,39 +182,27 @@ FORMATS = (
 """All known formats. The first format that matches a folder counts, so specific formats stand before general ones."""
 
 
-@dataclass(frozen=True)
-class ScenePaths:
-    """A file of another program's format that was found in a folder."""
+def seen_at(place: Path) -> str:
+    """Return what a file of another program is, or a file in a folder, and what to do; empty if no format matches.
 
-    format: ForeignFormat
-    file: Path
-    place: Path
-    """File or folder that was searched, as the caller named it; `file` begins with this path."""
-
-    @property
-    def todo(self) -> str:
-        """What to do with the file: the instruction of its format, with paths filled in and quoted for a shell."""
-        folder = self.place if self.place != self.file else self.file.parent
-        above = [one for one in self.file.parents if one.is_relative_to(folder)]
-        photos = next((one for one in above if one.absolute().name.casefold() in PHOTO_FOLDERS), folder)
-        paths = {"file": self.file, "beside": self.file.parent, "folder": folder, "photos": photos}
-        return self.format.todo.format(**{name: quote(str(path)) for name, path in paths.items()})
-
-    def in_words(self) -> str:
-        """Return what the file is and what to do, for people: "scan.psx is a Metashape project. Open it …"."""
-        return f"{self.file.name} is {self.format.what}. {self.todo}"
-
-
-def seen_at(place: Path) -> ScenePaths | None:
-    """Return the first format in `FORMATS` that a file has, or a file in a folder; None if none matches.
-
-    A missing path or a folder that cannot be listed matches no format. A file that cannot be read matches only formats
-    that are known by the name alone. Of each format at most 20 files are looked into.
+    A text for people: "scan.psx is a Metashape project. Open it …". The first format in `FORMATS` counts. A missing
+    path or a folder that cannot be listed matches no format. A file that cannot be read matches only formats that are
+    known by the name alone. Of each format at most 20 files are looked into.
 
     Raises:
         PermissionError: the folder above `place` may not be entered.
     """
-    return next((ScenePaths(one, file, place) for one in FORMATS if (file := _file_of(one, place))), None)
+    found = ((one, file) for one in FORMATS if (file := _file_of(one, place)))
+    return next((f"{file.name} is {one.what}. {_filled(one.todo, file, place)}" for one, file in found), "")
+
+
+def _filled(todo: str, file: Path, place: Path) -> str:
+    """Return an instruction with the paths of a file that was found at a place, quoted for a shell."""
+    folder = place if place != file else file.parent
+    above = [one for one in file.parents if one.is_relative_to(folder)]
+    photos = next((one for one in above if one.absolute().name.casefold() in PHOTO_FOLDERS), folder)
+    paths = {"file": file, "beside": file.parent, "folder": folder, "photos": photos}
+    return todo.format(**{name: quote(str(path)) for name, path in paths.items()})
 
 
 def _file_of(one: ForeignFormat, place: Path) -> Path | None:

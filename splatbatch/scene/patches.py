@@ -121,7 +121,7 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
     folders = [folder for folder in _subfolders(root) if _may_be_patch(folder, scene.source)]
     if not any(model_folder(folder.path) for folder in folders):
         found = ", ".join(folder.name for folder in _subfolders(root)) or "nothing"
-        hint = seen.in_words() if (seen := seen_at(root)) else f"{A_SCENE} Patches are such folders side by side."
+        hint = seen_at(root) or f"{A_SCENE} Patches are such folders side by side."
         raise SceneError(f"scene.patches: {root}: no patch with sparse/0 (found {found})", hint)
     folders.sort(key=lambda folder: natural_key(folder.name))
     patches = tuple(_patch(folder, common) for folder in folders)

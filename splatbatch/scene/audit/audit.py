@@ -293,8 +293,8 @@ def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups:
         found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None, scribe.alike)
     except ModelError as error:
         kind = "missing_model" if isinstance(error, MissingModel) else "corrupt_model"
-        seen = None if is_folder(patch.sparse) else seen_at(patch.sparse.parent.parent)
-        finding = scribe.note(kind, shown(str(error.path)), shown(error.what), seen.in_words() if seen else error.hint)
+        seen = "" if is_folder(patch.sparse) else seen_at(patch.sparse.parent.parent)
+        finding = scribe.note(kind, shown(str(error.path)), shown(error.what), seen or error.hint)
         return _PatchAudit(patch, scribe, (finding,))
     held_out: tuple[str, ...] = ()
     with contextlib.suppress(SceneError):  # the scene that it was cut from cannot be read: a finding of that

@@ -159,8 +159,7 @@ def _chosen(path: Path, log: ImportLog) -> ImportSource:
     found = find_sources(path)
     if not found:
         known = "a transforms.json, Metashape's cameras as XML, or a COLMAP model (cameras, images)"
-        hint = seen.in_words() if (seen := seen_at(path)) else f"Name {known}."
-        raise SceneError(f"{path}: nothing that can be imported", hint)
+        raise SceneError(f"{path}: nothing that can be imported", seen_at(path) or f"Name {known}.")
     alike = [one for one in found if one.kind == found[0].kind]
     if len(alike) > 1:
         names = ", ".join(one.paths[0].name for one in alike)
