@@ -220,11 +220,11 @@ def choose_change(
         return change
     if alone <= limits.trusted_px(after) and survey.reach_of(after, rows).lies_within(after.size):
         return replace(change, has_keypoints=False)
-    what = (
+    raise SceneError(
         f"camera {before.id}: K (focal lengths, principal point) and keypoints disagree by {agreed:.4g} px (median);"
-        f" with K for {size_text(after.size)} they would disagree by {alone:.4g} px, so that this is no fix"
+        f" with K for {size_text(after.size)} they would disagree by {alone:.4g} px, so that this is no fix",
+        "First correct the other errors that `splatbatch verify-dims` reports.",
     )
-    raise SceneError(what, "First correct the other errors that `splatbatch verify-dims` reports.")
 
 
 @dataclass(frozen=True)

@@ -250,10 +250,10 @@ def _block_of(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
     """
     partition = read_partition(patch.partition) if patch.partition else None
     if partition is None or not partition.contiguous:
-        hint = "Choose a block when the scene is cut: split --holdout-block. Or remove evaluation.holdout."
         where = patch.partition or f"patch {patch.name} (not cut by `splatbatch split`)"
         raise SceneError(
-            f"evaluation.holdout: {evaluation.holdout}: {where} has no block of held-out photographs", hint
+            f"evaluation.holdout: {evaluation.holdout}: {where} has no block of held-out photographs",
+            "Choose a block when the scene is cut: split --holdout-block. Or remove evaluation.holdout.",
         )
     return partition.contiguous
 

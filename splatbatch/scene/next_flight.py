@@ -492,13 +492,12 @@ class FlightPlan:
         """
         from jinja2 import Environment, PackageLoader
 
-        note = "" if self.to_globe else f"Shown at the equator, one unit of the model as one metre: {LOCAL}"
         filled = Environment(loader=PackageLoader(__package__ or ""), autoescape=True, trim_blocks=True)
         return (
             filled.get_template("flight.kml.j2").render(
                 namespace=KML,
                 name=self.name,
-                note=note,
+                note="" if self.to_globe else f"Shown at the equator, one unit of the model as one metre: {LOCAL}",
                 views=[(one, _rounded(self._on_globe(np.array([one.position]))[0], 9)) for one in self.views()],
                 cells=[
                     (cell, plural(cell.num_photos, "photograph"), self._ring(cell, self._on_globe))

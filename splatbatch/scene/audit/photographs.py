@@ -96,8 +96,7 @@ def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter)
                 )
                 yield scribe.note("unicode_form", shown(shot.image.name), message, remedy)
             case MisspeltName(actual), _:
-                message = f"is called {shown(actual)} on disk"
-                yield scribe.note("wrong_case", shown(shot.image.name), message)
+                yield scribe.note("wrong_case", shown(shot.image.name), f"is called {shown(actual)} on disk")
             case MissingPhotograph(_, elsewhere), _ if elsewhere:
                 message = f"no such file; but {shown(elsewhere)} is there"
                 remedy = "Move the files to where the image names in the model say, or rename the images in the model."

@@ -89,8 +89,7 @@ def choose_format(folder: Path) -> str:
     hint = "A model is cameras, images and points3D, all three .bin or all three .txt."
     if missing == f"points3D.{suffix}":
         hint = f"Copy the file too; or make points from photographs: splatbatch import {quote(str(folder))} NEW"
-    what = f"no COLMAP model, {missing} missing{'' if names else ' (the folder is empty)'}"
-    raise MissingModel(folder, what, hint)
+    raise MissingModel(folder, f"no COLMAP model, {missing} missing{'' if names else ' (the folder is empty)'}", hint)
 
 
 @contextmanager

@@ -41,11 +41,11 @@ class NoPhotograph(SceneError):
     """
 
     def __init__(self, name: str, what: str) -> None:
-        remedy = (
+        super().__init__(
+            what,
             "Put the photographs where the source says, name their folder with --images DIR, or leave out poses "
-            "without a photograph with --skip-missing."
+            "without a photograph with --skip-missing.",
         )
-        super().__init__(what, remedy)
         self.name = name
 
 

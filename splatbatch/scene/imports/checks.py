@@ -104,11 +104,11 @@ def _fitted(shot: PosedPhoto, size: Size) -> tuple[PosedPhoto, str]:
             what = f"{named} is no size: the photograph's was taken, since focal length and principal point fit it"
             return replace(shot, camera=replace(camera, width=size[0], height=size[1])), what
         where = f"({', '.join(f'{value:g}' for value in center)})"
-        what = (
+        raise SceneError(
             f"{named} is no size, and the principal point {where} is not in pixels of the photograph"
-            f" {shot.photo.name} ({size_text(size)})"
+            f" {shot.photo.name} ({size_text(size)})",
+            "Export focal length and principal point in pixels, with the size of the images.",
         )
-        raise SceneError(what, "Export focal length and principal point in pixels, with the size of the images.")
     match relate(own, size):
         case SameSize():
             return shot, ""
@@ -156,12 +156,11 @@ def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, log: Impo
         return
     share = share_that_see(shots, cloud.xyz)
     if share < _LEAST_SEEING:
-        what = f"only {100 * share:.0f} % of the photographs have any of the points in view"
         remedy = (
             "Points and poses differ in unit, axes or coordinate system, or the camera axes are wrong. "
             "Export both together, in the same coordinates."
         )
-        log.mistake(cloud.origin, what, remedy)
+        log.mistake(cloud.origin, f"only {100 * share:.0f} % of the photographs have any of the points in view", remedy)
 
 
 @np.errstate(all="ignore")  # what overflows is no place
@@ -170,11 +169,10 @@ def _check_places(shots: Sequence[PosedPhoto], log: ImportLog) -> None:
     centers = np.array([shot.center for shot in shots]).reshape(-1, 3)
     sound = (np.abs(centers) < _NOWHERE).all(axis=1)
     for index in map(int, np.flatnonzero(~sound)):
-        remedy = "Export the pose again; numbers of this size come from a broken transform."
         log.mistake(
             shots[index].where,
             f"the camera's position {spell_place(centers[index])} is not finite or too large",
-            remedy,
+            "Export the pose again; numbers of this size come from a broken transform.",
         )
     shots, centers = [shot for shot, is_sound in zip(shots, sound, strict=True) if is_sound], centers[sound]
     if len(centers) < 4:
@@ -190,5 +188,4 @@ def _check_places(shots: Sequence[PosedPhoto], log: ImportLog) -> None:
         return
     for index in map(int, np.flatnonzero(apart > _FAR * typical)) if typical > 0 else ():
         what = f"the camera is {apart[index] / typical:,.0f} times as far from the middle as the others typically are"
-        remedy = "Export all poses in one unit, or remove the cameras that are far away."
-        log.mistake(shots[index].where, what, remedy)
+        log.mistake(shots[index].where, what, "Export all poses in one unit, or remove the cameras that are far away.")

@@ -188,12 +188,11 @@ def read_camera(
             log.convert(how)
     given = {key: value for key, value in numbers.items() if key[0] in "kp" and value}
     if given and "PINHOLE" in str(model).upper():
-        what = (
+        raise SceneError(
             f"camera_model {model} has no distortion, but there are"
-            f" {', '.join(f'{key} {value:g}' for key, value in given.items())}"
+            f" {', '.join(f'{key} {value:g}' for key, value in given.items())}",
+            "Write OPENCV as camera_model if the photographs are distorted; otherwise remove k and p.",
         )
-        remedy = "Write OPENCV as camera_model if the photographs are distorted; otherwise remove k and p."
-        raise SceneError(what, remedy)
     cx, cy = numbers.get("cx", measured[0] / 2), numbers.get("cy", measured[1] / 2)
     lens = Lens(fx, fy, cx, cy, bend="rational" if {"k5", "k6"} & given.keys() else bend, **given)
     refit = "Undistort the photographs first, or calibrate without k4."
@@ -458,10 +457,10 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise SceneError(f"the file is no JSON ({error})") from error
     if not isinstance(top, dict) or not isinstance(top.get("frames"), list):
-        what = (
-            "the key frames is missing, or is not a list" if isinstance(top, dict) else "the file holds no JSON object"
+        raise SceneError(
+            "the key frames is missing, or is not a list" if isinstance(top, dict) else "the file holds no JSON object",
+            "A transforms.json has frames: [{file_path, transform_matrix}, …].",
         )
-        raise SceneError(what, "A transforms.json has frames: [{file_path, transform_matrix}, …].")
     if not top["frames"]:
         raise SceneError("the list of frames is empty", "Export the file again with the photographs that have a pose.")
     return top
