@@ -58,8 +58,7 @@ def frames_of(images: Sequence[Image], rigs: Rigs | None = None) -> Frames:
         rigs: rigs of the model; ignored if they do not fit its images. None: the model has none.
     """
     row = {image.id: number for number, image in enumerate(images)}
-    known = [(image.id, image.camera_id) for image in images]
-    if rigs is None or rigs.misfit(known, {camera for _, camera in known} | rigs.camera_ids()):
+    if rigs is None or rigs.misfit(images, {image.camera_id for image in images} | rigs.camera_ids()):
         rigs = Rigs((), ())
     several = {rig.id for rig in rigs.rigs if sum(kind == CAMERA for (kind, _), _ in rig.sensors) > 1}
     of_rigs = [[row[one] for one in frame.image_ids()] for frame in rigs.frames if frame.rig_id in several]

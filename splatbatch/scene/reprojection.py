@@ -10,7 +10,7 @@ import numpy as np
 
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d
-from splatbatch.scene.colmap.types import CAMERA_MODELS, NONE, PINHOLE_MODELS, Camera, Floats, Mask, finite, places_in
+from splatbatch.scene.colmap.types import NONE, PINHOLE_MODELS, Camera, Floats, Mask, finite, places_in
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def project(camera: Camera, points: Floats) -> Floats:
     for all points if the camera model is unknown or has another number of parameters. pycolmap computes the pixels,
     except for pinholes: importing pycolmap takes half a second, which most scenes do not need.
     """
-    if camera.model in PINHOLE_MODELS and len(camera.params) == len(CAMERA_MODELS[camera.model].params):
+    if camera.model in PINHOLE_MODELS and camera.is_known:
         with np.errstate(all="ignore"):
             depths = np.where(points[:, 2] >= np.finfo(np.float64).eps, points[:, 2], np.nan)
             x, y = points[:, 0] / depths, points[:, 1] / depths
@@ -97,7 +97,6 @@ def in_pycolmap(camera: Camera) -> Any:
 
     None if the camera model is unknown or has another number of parameters. Cached for 4,096 cameras.
     """
-    model = CAMERA_MODELS.get(camera.model)
-    if model is None or len(model.params) != len(camera.params):
+    if not camera.is_known:
         return None
     return load_pycolmap().Camera({"model": camera.model, "width": 1, "height": 1, "params": np.array(camera.params)})

@@ -17,7 +17,7 @@ from splatbatch.scene.audit.findings import FIX, OF_GEOMETRY, AuditFinding, Find
 from splatbatch.scene.audit.photographs import CameraRow
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, finite, rotations_of
+from splatbatch.scene.colmap.types import Camera, Floats, finite, rotations_of
 from splatbatch.scene.geometry import hypotheses, limits
 from splatbatch.scene.geometry.causes import Cause, find_causes
 from splatbatch.scene.geometry.survey import Misfit, TrackObservations, find_misfit, survey
@@ -141,8 +141,7 @@ def note_misfit(number: int, misfit: Misfit, scribe: FindingWriter) -> AuditFind
 
 
 def _is_sound(camera: Camera) -> bool:
-    model = CAMERA_MODELS.get(camera.model)
-    is_whole = model is not None and len(model.params) == len(camera.params) and np.isfinite(camera.params).all()
+    is_whole = camera.is_known and np.isfinite(camera.params).all()
     values = camera.pinhole if camera.has_center else (1.0,)
     is_sane = min(values[:2]) > 0 and max(map(abs, values)) < limits.LONGEST_PX
     return bool(is_whole and is_sane and 0 < min(camera.width, camera.height) <= limits.LONGEST_PX)

@@ -229,7 +229,7 @@ def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFi
         return
     if rigs is None:
         return
-    if what := rigs.misfit([(image.id, image.camera_id) for image in model.images], model.cameras):
+    if what := rigs.misfit(model.images, model.cameras):
         yield scribe.note("broken_rigs", "frames", what)
     elif moved := _moved_by_rigs(rigs, model.images):
         name, (degrees, share) = max(moved.items(), key=lambda item: item[1])

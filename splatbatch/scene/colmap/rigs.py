@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.files import ModelError, choose_format, opened
+from splatbatch.scene.colmap.types import Image
 
 CAMERA = 0
 MOST_MIB = 512
@@ -74,11 +75,11 @@ class Rigs:
         """Return the ids of the cameras that are sensors of a rig."""
         return {number for rig in self.rigs for (kind, number), _ in rig.sensors if kind == CAMERA}
 
-    def misfit(self, images: Collection[tuple[int, int]], cameras: Collection[int]) -> str:
+    def misfit(self, images: Iterable[Image], cameras: Collection[int]) -> str:
         """Return why rigs and frames do not fit a model, in words; empty if they fit.
 
         Args:
-            images: id and camera id of each image of the model.
+            images: all images of the model.
             cameras: ids of the model's cameras.
         """
         known = {rig.id: {sensor for sensor, _ in rig.sensors} for rig in self.rigs}
@@ -88,7 +89,7 @@ class Rigs:
         for frame in self.frames:
             if not {one[:2] for one in frame.data} <= known.get(frame.rig_id, set()):
                 return f"frame {frame.id} has sensors that rig {frame.rig_id} lacks"
-        if sorted(data) != sorted(images):
+        if sorted(data) != sorted((image.id, image.camera_id) for image in images):
             return "the images that frames name are not the images of the model"
         return "" if self.camera_ids() <= set(cameras) else "a rig has cameras that the model lacks"
 

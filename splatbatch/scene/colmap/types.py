@@ -126,13 +126,15 @@ class Camera:
         return self.fx, self.fy, self.cx, self.cy
 
     @property
-    def has_center(self) -> bool:
-        """Whether the camera has a principal point: a panorama has none.
-
-        False also if the camera model is unknown, or takes another number of parameters.
-        """
+    def is_known(self) -> bool:
+        """Whether the camera model is known, and takes as many parameters as the camera has."""
         known = CAMERA_MODELS.get(self.model)
-        return known is not None and len(known.params) == len(self.params) and "cx" in known.params
+        return known is not None and len(known.params) == len(self.params)
+
+    @property
+    def has_center(self) -> bool:
+        """Whether the camera has a principal point: a panorama has none. False also if `is_known` is False."""
+        return self.is_known and "cx" in CAMERA_MODELS[self.model].params
 
     def named_params(self) -> Iterator[tuple[str, float]]:
         """Return pairs of name and value of the camera's parameters, in the order of the file.

@@ -486,8 +486,6 @@ def _rigs(sightings: IndexedModel) -> tuple[Rigs | None, str]:
         return None, f"{shown(error.message)}: the patches have no rigs and frames; COLMAP makes trivial ones"
     if rigs is None:
         return None, ""
-    images = [(image.id, image.camera_id) for image in sightings.images]
-    misfit = rigs.misfit(images, sightings.cameras)
-    if misfit:
+    if misfit := rigs.misfit(sightings.images, sightings.cameras):
         return None, f"rigs and frames of the source: {misfit}: left out; COLMAP makes trivial ones"
     return rigs, ""
