@@ -348,7 +348,7 @@ class CutPatch:
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """Result of a split, or of a dry run, and JSON record of `split --json`.
+    """JSON record of `split --json`.
 
     `partition` and `source` are absolute paths, of partition.json and the model's folder. `evenness` is the ratio of
     the highest to the lowest cost of a patch. `num_test` counts photographs that are held out everywhere, and
