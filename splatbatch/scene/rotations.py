@@ -12,19 +12,19 @@ F = TypeVar("F", np.float32, np.float64)
 FloatArray = NDArray[np.floating[Any]]
 
 
+@np.errstate(all="ignore")
 def from_quats(quats: NDArray[F]) -> NDArray[F]:
     """Return the rotation matrices [I, 3, 3] of quaternions [I, 4], w first, of any length.
 
     NaN for quaternions whose length, as computed, is 0 or not finite.
     """
-    with np.errstate(all="ignore"):
-        lengths = np.linalg.norm(quats, axis=1, keepdims=True)  # infinite where the squares overflow
-        w, x, y, z = (quats / np.where((lengths > 0) & (lengths < np.inf), lengths, np.nan)).T
-        rows = [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
+    lengths = np.linalg.norm(quats, axis=1, keepdims=True)  # infinite where the squares overflow
+    w, x, y, z = (quats / np.where((lengths > 0) & (lengths < np.inf), lengths, np.nan)).T
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
     return np.array(rows).transpose(2, 0, 1)
 
 

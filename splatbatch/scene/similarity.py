@@ -27,10 +27,10 @@ class Similarity:
         moved = self.scale * self.rotation @ first.translation + self.translation
         return Similarity(self.rotation @ first.rotation, moved, self.scale * first.scale)
 
+    @np.errstate(all="ignore")  # what overflows is told of as no place
     def of_points(self, points: Floats) -> Floats:
         """Return points [N, 3] after the transform; overflow gives infinity or NaN, without a warning."""
-        with np.errstate(all="ignore"):  # what overflows is told of as no place
-            return self.scale * points @ self.rotation.T + self.translation
+        return self.scale * points @ self.rotation.T + self.translation
 
     def of_pose(self, rotation: Floats, center: Floats) -> tuple[Floats, Floats]:
         """Return the pose of a camera after the transform: rotation from world to camera, [3, 3], and centre, [3].

@@ -177,10 +177,10 @@ class Image:
         matrix[:3, 3] = self.translation
         return matrix
 
+    @np.errstate(all="ignore")
     def center(self) -> Floats:
         """Return the camera centre in world coordinates, [3]; not finite if the pose is invalid."""
-        with np.errstate(all="ignore"):
-            return -self.rotation().T @ np.array(self.translation)
+        return -self.rotation().T @ np.array(self.translation)
 
     def has_pose(self) -> bool:
         """Return whether the pose is valid: rotation and camera centre are finite."""

@@ -89,11 +89,11 @@ class TrackObservations:
         return np.array([image.camera_id for image in self.images], dtype=np.int64)
 
     @cached_property
+    @np.errstate(all="ignore")
     def in_camera(self) -> Floats:
         """Observed points in the coordinates of their camera, [O, 3]; z is the depth, not above 0 behind the camera."""
-        with np.errstate(all="ignore"):
-            turned: Floats = np.einsum("oij,oj->oi", self.rotations[self.rows], self.xyz)
-            return turned + self.translations[self.rows]
+        turned: Floats = np.einsum("oij,oj->oi", self.rotations[self.rows], self.xyz)
+        return turned + self.translations[self.rows]
 
     @cached_property
     def errors(self) -> Floats:

@@ -38,21 +38,21 @@ class MatchView:
     place: Places | None = None
     """Map from places in the camera's image to places in the photograph, in shares of the sides; None: no change."""
 
+    @np.errstate(all="ignore")
     def pixels(self, xyz: Floats) -> Floats:
         """Return the pixels [N, 2] at which the picture shows world points [N, 3]; NaN where `shown` gives it."""
-        with np.errstate(all="ignore"):
-            return self.shown(xyz @ self.rotation.T + self.translation)
+        return self.shown(xyz @ self.rotation.T + self.translation)
 
+    @np.errstate(all="ignore")
     def shown(self, local: Floats) -> Floats:
         """Return the pixels [N, 2] of points [N, 3] in camera coordinates.
 
         NaN behind the camera, and for cameras that cannot project; see `project`.
         """
-        with np.errstate(all="ignore"):
-            shares = project(self.camera, local) / self.camera.size
-            shares[~(local[:, 2] > 0)] = np.nan
-            height, width = self.picture.shape
-            return (self.place(shares) if self.place else shares) * (width, height)
+        shares = project(self.camera, local) / self.camera.size
+        shares[~(local[:, 2] > 0)] = np.nan
+        height, width = self.picture.shape
+        return (self.place(shares) if self.place else shares) * (width, height)
 
     @property
     def focal(self) -> float:
@@ -97,19 +97,19 @@ class NccPatches:
         return np.stack(moved, axis=2)
 
 
+@np.errstate(all="ignore")
 def ncc_patches(pair: ImagePair, one: MatchView, other: MatchView) -> NccPatches:
     """Return a square about each point of a pair that faces both cameras.
 
     A step of a square is as long as a pixel of the picture that shows the point coarser.
     """
-    with np.errstate(all="ignore"):
-        toward = [view.center - pair.xyz for view in (one, other)]
-        far = [np.linalg.norm(each, axis=1, keepdims=True) for each in toward]
-        normal = toward[0] / far[0] + toward[1] / far[1]
-        normal /= np.linalg.norm(normal, axis=1, keepdims=True)
-        step = np.maximum(far[0] / one.focal, far[1] / other.focal)
-        right = one.rotation[0] - (normal @ one.rotation[0])[:, None] * normal
-        right /= np.linalg.norm(right, axis=1, keepdims=True)
+    toward = [view.center - pair.xyz for view in (one, other)]
+    far = [np.linalg.norm(each, axis=1, keepdims=True) for each in toward]
+    normal = toward[0] / far[0] + toward[1] / far[1]
+    normal /= np.linalg.norm(normal, axis=1, keepdims=True)
+    step = np.maximum(far[0] / one.focal, far[1] / other.focal)
+    right = one.rotation[0] - (normal @ one.rotation[0])[:, None] * normal
+    right /= np.linalg.norm(right, axis=1, keepdims=True)
     return NccPatches(pair.xyz, right * step, np.cross(-normal, right) * step)
 
 

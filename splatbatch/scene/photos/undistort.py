@@ -112,6 +112,7 @@ def _at_angles(camera: Camera, angles: Floats) -> Floats:
     return project(camera, np.concatenate([angles * np.sinc(size / np.pi), np.cos(size)], axis=1))
 
 
+@np.errstate(all="ignore")
 def unbent(bend: Callable[[Floats], Floats], rays: Floats, pixels: Floats) -> Floats:
     """Return the rays [N, 2] that a lens maps to given pixels, by Newton's method; NaN for pixels without a ray.
 
@@ -123,18 +124,17 @@ def unbent(bend: Callable[[Floats], Floats], rays: Floats, pixels: Floats) -> Fl
         rays: start values, [N, 2].
         pixels: the pixels, [N, 2].
     """
-    with np.errstate(all="ignore"):
-        for _ in range(_NEWTON_STEPS):
-            missing = pixels - bend(rays)
-            if np.abs(missing).max(initial=0.0) < _SOLVED_PX / 100:
-                break
-            (a, b), (c, d) = _jacobian(bend, rays).transpose(1, 2, 0)
-            x, y = missing.T
-            step = np.stack([d * x - b * y, a * y - c * x], axis=1) / (a * d - b * c)[:, None]  # Cramer's rule
-            rays = rays + np.clip(np.nan_to_num(step, posinf=0.0, neginf=0.0), -0.5, 0.5)
-        is_solved = np.linalg.norm(bend(rays) - pixels, axis=1) < _SOLVED_PX
-        for share in np.linspace(0, 1, 9):
-            is_solved &= np.linalg.det(_jacobian(bend, share * rays)) > 0
+    for _ in range(_NEWTON_STEPS):
+        missing = pixels - bend(rays)
+        if np.abs(missing).max(initial=0.0) < _SOLVED_PX / 100:
+            break
+        (a, b), (c, d) = _jacobian(bend, rays).transpose(1, 2, 0)
+        x, y = missing.T
+        step = np.stack([d * x - b * y, a * y - c * x], axis=1) / (a * d - b * c)[:, None]  # Cramer's rule
+        rays = rays + np.clip(np.nan_to_num(step, posinf=0.0, neginf=0.0), -0.5, 0.5)
+    is_solved = np.linalg.norm(bend(rays) - pixels, axis=1) < _SOLVED_PX
+    for share in np.linspace(0, 1, 9):
+        is_solved &= np.linalg.det(_jacobian(bend, share * rays)) > 0
     return np.where(is_solved[:, None], rays, np.nan)
 
 
