@@ -37,12 +37,14 @@ class NoPhotograph(SceneError):
 
     Args:
         name: the photograph as the source writes it.
-        what: the error message, without its remedy.
+        below: folder in which it was looked for, for the message; None: the message names none.
+        similar: name of a file that may be meant; empty: there is none.
     """
 
-    def __init__(self, name: str, what: str) -> None:
+    def __init__(self, name: str, below: Path | None = None, similar: str = "") -> None:
+        where, there = f" below {below}" if below else "", f"; there is {similar}" if similar else ""
         super().__init__(
-            what,
+            f"no photograph of this name{where}{there}",
             "Put the photographs where the source says, name their folder with --images DIR, or leave out poses "
             "without a photograph with --skip-missing.",
         )

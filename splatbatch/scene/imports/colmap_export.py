@@ -222,9 +222,7 @@ def _shots(
             if not image.has_pose():
                 raise SceneError("the pose is not finite, or its rotation is all zeros", "Register the image again.")
             if not (own := folders.find(folder, name)):
-                similar = folders.similar(folder, name)
-                what = f"no photograph of this name below {folder}{f'; there is {similar}' if similar else ''}"
-                raise NoPhotograph(image.name, what)
+                raise NoPhotograph(image.name, folder, folders.similar(folder, name))
             renamed += [image.name] if image.name != own else []
             if camera := cameras.get(image.camera_id):
                 seen = keypoints.get(image.id, _EMPTY)

@@ -275,7 +275,7 @@ def _find(written: str, group: str, photographs: Mapping[str, Sequence[str]], fo
         of_group = (name for name in found if group.casefold() in map(str.casefold, PurePosixPath(name).parts))
         found = [*of_group] or found
     if not found:
-        raise NoPhotograph(written, f"no photograph of this name below {folder}")
+        raise NoPhotograph(written, folder)
     if len(found) > 1:
         remedy = "Name the folder that holds just this chunk's photographs with --images DIR."
         raise SceneError(f"several photographs below {folder} have this name: {some(sorted(found))}", remedy)

@@ -534,8 +534,7 @@ def _find(path: str, document: TransformsFile, images: Path | None, folders: Fol
     for folder, name in (*places, (document.path.parent, str(plain))):
         if own := folders.find(folder, name):
             return folder / own
-    similar = folders.similar(folder, name)
-    raise NoPhotograph(path, f"no photograph of this name{f'; there is {similar}' if similar else ''}")
+    raise NoPhotograph(path, similar=folders.similar(folder, name))
 
 
 def _plain(written: str) -> str:

@@ -438,7 +438,7 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
     subsets = {name: Subset(plan.observations, part.photos, part.points, rigs) for name, part in plan.parts.items()}
     contents = {name: content_of(plan.partition, name, one, shared) for name, one in subsets.items()}
     if dry_run:
-        return _facts(plan, {name: _state(plan, name, content) for name, content in contents.items()}, notes)
+        return _facts(plan, {name: _state(plan, name, content)[0] for name, content in contents.items()}, notes)
     return _written(plan, contents, notes, advance)
 
 
@@ -448,9 +448,9 @@ def _written(
     out, total = plan.partition.path.parent, len(plan.partition.cores)
 
     def put(core: Core) -> tuple[Core, State]:
-        content, state = contents[core.name], _state(plan, core.name, contents[core.name])
-        cut_from = _cut_from(plan, core.name) if state == "stays" else content.write(aside / core.name)
-        return replace(core, cut_from=cut_from or ""), state
+        content = contents[core.name]
+        state, cut_from = _state(plan, core.name, content)
+        return replace(core, cut_from=cut_from or content.write(aside / core.name)), state
 
     # hashing and writing one patch leaves the other core free
     with prepared(out) as aside, ThreadPoolExecutor(WRITERS) as pool:
@@ -465,17 +465,13 @@ def _written(
     return _facts(plan, states, notes)
 
 
-def _state(plan: PartitionPlan, name: str, content: PatchContents) -> State:
-    before = _cut_from(plan, name)
-    if before is None:
-        return "new"
-    is_same = content.hash() == before and content.is_in(plan.partition.path.parent / name, before)
-    return "stays" if is_same else "changes"
-
-
-def _cut_from(plan: PartitionPlan, name: str) -> str | None:
+def _state(plan: PartitionPlan, name: str, content: PatchContents) -> tuple[State, str]:
+    """Return how a patch compares with an earlier split, and the hash of its files if they stay; else empty."""
     core = plan.before.core(name) if plan.before else None
-    return core.cut_from if core else None
+    if core is None:
+        return "new", ""
+    stays = content.hash() == core.cut_from and content.is_in(plan.partition.path.parent / name, core.cut_from)
+    return ("stays", core.cut_from) if stays else ("changes", "")
 
 
 def _rigs(sightings: IndexedModel) -> tuple[Rigs | None, str]:
