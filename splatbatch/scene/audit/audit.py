@@ -12,6 +12,7 @@ from pathlib import Path
 
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
+from splatbatch.groups import grouped
 from splatbatch.isolated import crash_of
 from splatbatch.scene.audit import photographs
 from splatbatch.scene.audit.findings import AuditFinding, FindingWriter, TrainerRules
@@ -355,12 +356,11 @@ def _check_photographs(
     for row in rows:
         found = check_camera(one.cameras[row.camera_id], one.scribe)
         yield from (each for each in found if not (each.kind == "distorted" and has_other_lens))
-    compared, named, rows_of = _compared(one, shots), set[int](), dict[int, set[int]]()
-    for at, image in enumerate(with_cameras(one.images, one.scribe.alike)):
-        rows_of.setdefault(image.camera_id, set()).add(at)
+    compared, named, judged = _compared(one, shots), set[int](), with_cameras(one.images, one.scribe.alike)
+    rows_of = grouped((image.camera_id, at) for at, image in enumerate(judged))
     misfits = find_misfits(one.survey, rows, one.cameras, one.findings) if one.survey and one.divisor == 1 else {}
     for number, misfit in misfits.items():
-        its = rows_of[number]
+        its = set(rows_of[number])
         seen = is_left_behind(compared, its)
         if misfit.kind == "size_alone":
             named |= its

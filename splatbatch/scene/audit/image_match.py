@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from splatbatch.groups import grouped
 from splatbatch.scene.audit.findings import AuditFinding, FindingWriter
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import PINHOLE_MODELS, Camera
@@ -153,10 +154,8 @@ class ImageMatchFindings:
         return {row for row in self._values if self._camera_id(row) in numbers}
 
     def _by_camera(self, rows: Iterable[int]) -> list[set[int]]:
-        groups: dict[int, set[int]] = {}
-        for row in rows:
-            groups.setdefault(self._camera_id(row), set()).add(row)
-        return [groups[number] for number in sorted(groups)]
+        groups = grouped((self._camera_id(row), row) for row in rows)
+        return [set(groups[number]) for number in sorted(groups)]
 
     def _of_set(self, rows: set[int]) -> AuditFinding:
         """Return the finding about failing photographs; one camera alone is named if that explains it better."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from splatbatch.groups import grouped
 from splatbatch.scene.audit.findings import FIX, AuditFinding, FindingWriter
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
@@ -300,9 +301,7 @@ def camera_rows(patch: str, shots: list[AuditedImage], alike: Mapping[int, int])
         shots: images of its model.
         alike: ids of cameras that are judged as if they were another, with that camera's id: both share a row.
     """
-    of_camera: dict[int, list[AuditedImage]] = defaultdict(list)
-    for shot in shots:
-        of_camera[alike.get(shot.camera.id, shot.camera.id)].append(shot)
+    of_camera = grouped((alike.get(shot.camera.id, shot.camera.id), shot) for shot in shots)
     rows = []
     for number, own in sorted(of_camera.items()):
         camera, names = own[0].camera, {shot.image.name.rpartition("/")[0] for shot in own}

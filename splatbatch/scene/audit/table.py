@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from rich.console import RenderableType
@@ -10,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from splatbatch.groups import grouped
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.audit.findings import AuditFinding
 from splatbatch.scene.audit.photographs import CameraRow
@@ -54,9 +54,7 @@ def _sizes(row: CameraRow) -> str:
 
 
 def _details(findings: Iterable[AuditFinding]) -> Iterable[RenderableType]:
-    groups: dict[tuple[str, str, str], list[AuditFinding]] = defaultdict(list)
-    for finding in findings:
-        groups[finding.patch, finding.severity, finding.kind].append(finding)
+    groups = grouped(((finding.patch, finding.severity, finding.kind), finding) for finding in findings)
     for (patch, severity, kind), group in groups.items():
         yield Text("")
         style = _STYLES[severity]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from splatbatch.groups import grouped
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Floats, Image, Ints, elements_of, finite, places_in, rotations_of
 from splatbatch.scene.reprojection import project
@@ -80,9 +81,7 @@ def _spread(images: Sequence[Image], rows: Sequence[int], most: int | None) -> l
         return list(rows)
     order = sorted(rows, key=lambda row: (images[row].camera_id, row))
     chosen = [order[(2 * step + 1) * len(order) // (2 * most)] for step in range(most)]
-    missed: dict[int, list[int]] = {}
-    for row in order:
-        missed.setdefault(images[row].camera_id, []).append(row)
+    missed = grouped((images[row].camera_id, row) for row in order)
     for row in chosen:
         missed.pop(images[row].camera_id, None)
     return [*chosen, *[row for of_one in missed.values() for row in of_one[:: -(-len(of_one) // 3)]][:most]]

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from splatbatch.errors import SceneError
+from splatbatch.groups import grouped
 from splatbatch.scene.colmap.files import ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.types import Camera
@@ -103,9 +104,7 @@ def of_names(compared: MatchContext) -> Iterator[Relabeling]:
 
     Names are shifted in each sub-folder, or over all. At most twelve pairs of folders are tried.
     """
-    by_folder: dict[str, list[int]] = {}
-    for row, image in enumerate(compared.images):
-        by_folder.setdefault(image.name.rpartition("/")[0], []).append(row)
+    by_folder = grouped((image.name.rpartition("/")[0], row) for row, image in enumerate(compared.images))
     for groups in (by_folder.values(), [list(range(len(compared.images)))] if len(by_folder) > 1 else []):
         for step, word in ((1, "next"), (-1, "previous")):
             other = {row: group[(at + step) % len(group)] for group in groups for at, row in enumerate(group)}

@@ -19,6 +19,7 @@ from xml.parsers import expat
 import numpy as np
 
 from splatbatch.errors import SceneError
+from splatbatch.groups import grouped
 from splatbatch.scene.colmap.files import opened
 from splatbatch.scene.colmap.types import Camera, Floats
 from splatbatch.scene.imports.capture import (
@@ -252,12 +253,9 @@ def _similarity(element: Element) -> Similarity:
 
 def _by_label(names: Iterable[str]) -> dict[str, list[str]]:
     """Return the photographs that a label may mean: by name and by stem, with and without folders, in small letters."""
-    found = dict[str, list[str]]()
-    for name in names:
-        path = PurePosixPath(name)
-        for key in {name, path.name, path.stem, str(path.with_suffix(""))}:
-            found.setdefault(key.casefold(), []).append(name)
-    return found
+    paths = ((name, PurePosixPath(name)) for name in names)
+    meant = ((name, {name, path.name, path.stem, str(path.with_suffix(""))}) for name, path in paths)
+    return grouped((label.casefold(), name) for name, labels in meant for label in labels)
 
 
 def _find(written: str, group: str, photographs: Mapping[str, Sequence[str]], folder: Path) -> str:
