@@ -116,13 +116,12 @@ def check_overlap(model: Reconstruction, scribe: FindingWriter, holdout: Collect
 def _check_poses(images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
     for image in images:
         pose = (*image.quat, *image.translation)
-        if not all(map(math.isfinite, pose)):
-            message = f"pose is not finite: quaternion {_spell(image.quat)}, translation {_spell(image.translation)}"
-            yield scribe.note("bad_pose", shown(image.name), message)
-        elif not any(image.quat):
+        is_finite = all(map(math.isfinite, pose))
+        if is_finite and not any(image.quat):
             yield scribe.note("no_pose", shown(image.name), "has no pose (its quaternion is 0, 0, 0, 0)")
-        elif max(map(abs, pose)) > _HUGE and not np.isfinite(image.center()).all():
-            message = f"pose is too large: quaternion {_spell(image.quat)}, translation {_spell(image.translation)}"
+        elif not is_finite or (max(map(abs, pose)) > _HUGE and not np.isfinite(image.center()).all()):
+            why = "too large" if is_finite else "not finite"
+            message = f"pose is {why}: quaternion {_spell(image.quat)}, translation {_spell(image.translation)}"
             yield scribe.note("bad_pose", shown(image.name), message)
 
 

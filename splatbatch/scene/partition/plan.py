@@ -234,6 +234,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
     span = span_between(finite(sightings.points.xyz), finite(sightings.centers()))
     offset = before.offset if before else offset_for([span] if span else [])
     path = record.absolute(out) / PARTITION
+    grid = options.grid or (before.grid if before and _keeps(options, before) else None)
     partition = record.Partition(
         path,
         record.absolute(source),
@@ -244,7 +245,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
         cores,
         options.overlap,
         held.train,
-        _grid(options, before, len(cores)),
+        grid if grid and grid[0] * grid[1] == len(cores) else None,
     )
     return PartitionPlan(sightings, partition, parts, before, tuple(_notes(sightings, parts, before)), held.words)
 
@@ -292,12 +293,6 @@ def _laid_out(
         asked = f"--max-images {options.max_images}: a patch would have {most} photographs"
         raise ConfigError(asked, f"Nearest possible with these boxes: --max-images {most}.")
     return parts
-
-
-def _grid(options: SplitOptions, before: record.Partition | None, num_cores: int) -> tuple[int, int] | None:
-    """Return the grid that the cores form; None if they are of no grid."""
-    grid = options.grid or (before.grid if before and _keeps(options, before) else None)
-    return grid if grid and grid[0] * grid[1] == num_cores else None
 
 
 def _keeps_up(options: SplitOptions, before: record.Partition) -> bool:
