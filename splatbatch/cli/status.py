@@ -26,6 +26,7 @@ from splatbatch.cli.options import (
 )
 from splatbatch.cli.stdout import open_console, print_facts, print_json, print_line, print_table, print_text
 from splatbatch.errors import ConfigError, TrainerError
+from splatbatch.groups import grouped
 from splatbatch.text import assignments, clock, one_line, plain_text, plural
 
 if TYPE_CHECKING:
@@ -123,9 +124,7 @@ def alike(told: Iterable[tuple[str, str]]) -> list[str]:
     """
     from splatbatch.scene.patches import list_names
 
-    lots: dict[str, list[str]] = {}
-    for patch, words in told:
-        lots.setdefault(words.replace(f" {patch}", " PATCH"), []).append(patch)
+    lots = grouped((words.replace(f" {patch}", " PATCH"), patch) for patch, words in told)
     return [
         f"{list_names(names, MOST_NAMED)}: {words.replace(' PATCH', f' {names[0]}')}" for words, names in lots.items()
     ]

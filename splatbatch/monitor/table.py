@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from splatbatch.failures.causes import in_words
+from splatbatch.groups import grouped
 from splatbatch.output.claims import AtWork, in_short, lines_of
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks.status import PatchStatus, done_in_words, most_interesting
@@ -71,11 +72,8 @@ def status_view(statuses: Sequence[PatchStatus], width: int, room: int = 1 << 30
         width: width of the terminal, in characters.
         room: most rows; at least `LEAST_ROWS` are shown.
     """
-    lots: dict[tuple[str, ...], list[str]] = {}
-    for one in statuses:
-        if one.state in FOLDED:
-            lots.setdefault(_alike(one), []).append(one.patch)
-    lots = {key: names for key, names in lots.items() if len(names) > MOST_ALIKE}
+    folded = grouped((_alike(one), one.patch) for one in statuses if one.state in FOLDED)
+    lots = {key: names for key, names in folded.items() if len(names) > MOST_ALIKE}
     rest = [one for one in statuses if one.state not in FOLDED or _alike(one) not in lots]
     shown = most_interesting(rest, max(LEAST_ROWS, room - len(lots)))
     lines = [f"{len(names)} {': '.join(filter(None, key))} ({list_names(names, 4)})" for key, names in lots.items()]

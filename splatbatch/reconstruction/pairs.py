@@ -11,6 +11,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from splatbatch.groups import grouped
 from splatbatch.reconstruction.photographs import in_meters
 from splatbatch.reconstruction.plan import ALIKE, NEIGHBOURS, WINDOW, ReconstructionPlan
 
@@ -92,9 +93,8 @@ def _following(plan: ReconstructionPlan, window: int, further: Sequence[int]) ->
         for start, step in ((start, step) for start in range(len(sequence)) for step in steps):
             if start + step < len(sequence):
                 found.add((sequence[start], sequence[start + step]))
-    frames = dict[str, list[int]]()
-    for place, one in enumerate(plan.photographs if plan.wanted.rig else ()):
-        frames.setdefault(plan.frame_of(one.name)[1], []).append(place)
+    rigged = enumerate(plan.photographs if plan.wanted.rig else ())
+    frames = grouped((plan.frame_of(one.name)[1], place) for place, one in rigged)
     in_turn = [*frames.values()]
     for place, here in enumerate(in_turn):
         after = in_turn[place + 1] if place + 1 < len(in_turn) else []

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
 from splatbatch.files import Record, read_tail
+from splatbatch.groups import grouped
 from splatbatch.output import events
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.exclusive import holder
@@ -296,10 +297,7 @@ def _said(output: OutputFolder) -> list[Record]:
 def _patches(
     output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[events.Event], since: float
 ) -> tuple[ReportedPatch, ...]:
-    by_patch: dict[str, list[OfAttempt]] = {}
-    for event in history:
-        if isinstance(event, OfAttempt):
-            by_patch.setdefault(event.patch, []).append(event)
+    by_patch = grouped((event.patch, event) for event in history if isinstance(event, OfAttempt))
     attempts: dict[str, tuple[ReportedAttempt, ...]] = {
         one.patch: _walled(partial(attempts_of, output.patch(one.patch), by_patch.get(one.patch, [])), ())
         for one in statuses

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from splatbatch.config import TaskId
+from splatbatch.groups import grouped
 from splatbatch.output.records.metrics import deciding
 from splatbatch.tasks.status import PatchStatus
 
@@ -29,9 +30,7 @@ def outliers(statuses: Iterable[PatchStatus]) -> dict[str, tuple[str, ...]]:
 
     Only trained patches are compared, and in a sweep only within their variant. PSNR is of covered pixels if known.
     """
-    alike: dict[str, list[PatchStatus]] = {}
-    for status in statuses:
-        alike.setdefault(TaskId.of_folder(status.patch).variant, []).append(status)
+    alike = grouped((TaskId.of_folder(status.patch).variant, status) for status in statuses)
     return {patch: found for group in alike.values() for patch, found in _outliers(group).items()}
 
 

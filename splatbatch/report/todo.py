@@ -8,6 +8,7 @@ from typing import Literal
 
 from splatbatch.failures.advice import IF_NOT, OR_TRY, TRY
 from splatbatch.failures.causes import title
+from splatbatch.groups import grouped
 from splatbatch.outcome import NOT_MADE
 from splatbatch.output.records.run import DONE, TodoItem
 from splatbatch.output.retention import ACCEPT
@@ -44,10 +45,8 @@ def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[
     if again:
         return tuple(_of_stages(report, again))
     is_running = is_at_work or bool(report.counts.get("running"))
-    groups: dict[TodoItem, list[str]] = {}
-    for patch in report.patches:
-        for trouble in _of_patch(patch, is_running=is_running):
-            groups.setdefault(trouble, []).append(patch.patch)
+    troubles = ((patch, _of_patch(patch, is_running=is_running)) for patch in report.patches)
+    groups = grouped((trouble, patch.patch) for patch, its in troubles for trouble in its)
     items = [_item(trouble, names, report.config_file) for trouble, names in groups.items()]
     of_batch = (one for one in _of_batch(report) if not is_running or one.command in ONLY_LOOKS)
     items += [_item(trouble, [], report.config_file) for trouble in of_batch]

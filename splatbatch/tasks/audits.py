@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from splatbatch.errors import SplatbatchError
+from splatbatch.groups import grouped
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task, patches_of
 from splatbatch.terminal import Advance, unheard
@@ -29,9 +30,7 @@ class TaskGroup:
 
     def each(self) -> tuple[TaskGroup, ...]:
         """Return a group for each patch, under the same rules, in the order in which the patches first occur."""
-        by_patch: dict[str, list[Task]] = {}
-        for task in self.tasks:
-            by_patch.setdefault(task.patch.name, []).append(task)
+        by_patch = grouped((task.patch.name, task) for task in self.tasks)
         return tuple(TaskGroup(self.rules, tuple(tasks)) for tasks in by_patch.values())
 
 
@@ -45,9 +44,7 @@ def groups_of(batch: Batch) -> tuple[TaskGroup, ...]:
     from splatbatch.trainers import rules_of
 
     _check_holdout(batch)
-    groups: dict[TrainerRules, list[Task]] = {}
-    for task in batch.tasks:
-        groups.setdefault(rules_of([task.requested_settings.recipe]), []).append(task)
+    groups = grouped((rules_of([task.requested_settings.recipe]), task) for task in batch.tasks)
     return tuple(TaskGroup(rules, tuple(tasks)) for rules, tasks in groups.items())
 
 

@@ -14,6 +14,7 @@ from torch.nn.functional import pad
 from splatbatch.config import Offset, Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import MIB
+from splatbatch.groups import grouped
 from splatbatch.output.records.evaluation import EvaluationSettings
 from splatbatch.processes import available_mib
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
@@ -86,9 +87,7 @@ class LoadedScene:
         There is one frame for the photographs of each home patch, and one for those without a home. With this scale a
         camera has about the near plane of training.
         """
-        groups: dict[str, list[str]] = {}
-        for name in self.shares:
-            groups.setdefault(self.home(name), []).append(name)
+        groups = grouped((self.home(name), name) for name in self.shares)
         by_name = {image.name: image for image in self.model.images}
         return usual_scale([by_name[name] for name in group] for group in groups.values())
 
