@@ -235,6 +235,12 @@ def test_an_output_folder_that_cannot_be_written_ends_with_6(batch: FakeBatch, f
     assert "hint: " in said
 
 
+def test_a_report_whose_place_is_taken_is_named(batch: FakeBatch) -> None:
+    (batch.make("p0").output / "report.html").mkdir(parents=True)
+    code, said, _ = run_everything(batch, ["report"])
+    assert (code, f"{batch.output}/report.html: Is a directory" in said) == (6, True)
+
+
 def test_a_folder_that_cannot_be_claimed_ends_with_6(batch: FakeBatch) -> None:
     batch.make("p0").output.mkdir(parents=True)
     (batch.output / "claims").touch()

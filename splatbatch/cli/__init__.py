@@ -83,7 +83,8 @@ def _run(arguments: list[str] | None) -> Any:
         from splatbatch.files import is_out_of_space
 
         unnamed = "a file of the output folder or scene, or the output of this command"
-        where = error.filename if isinstance(error.filename, str) else unnamed
+        named = error.filename2 or error.filename  # of a file that is renamed, the place that it goes to
+        where = named if isinstance(named, str) else unnamed
         remedy = "Free disk space" if is_out_of_space(error) else "Check its permissions, disk and network share"
         message = f"{where}: {error.strerror or error}"
         _end(OutputError(message, f"{remedy}, then run the command again; finished work is kept."))

@@ -285,7 +285,7 @@ class Publisher:
         except SplatbatchError as error:
             self.failed.append(error)
         except OSError as error:
-            words = f"{error.filename or 'the target'}: {error.strerror or error}"
+            words = f"{error.filename2 or error.filename or 'the target'}: {error.strerror or error}"
             self.failed.append(OutputError(words, "Check the free space and permissions of the disk."))
 
 

@@ -131,6 +131,45 @@ def test_no_value_in_any_record_stops_a_command_that_reads(whole: FakeBatch, tmp
             assert not set((ended.out + ended.err).encode().decode()) & {"\x1b", "\x07", "\x9b"}
 
 
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def junk(path: Path) -> None:
+    path.write_bytes(bytes(range(256)))
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.all
+def test_no_damage_to_any_file_stops_a_command_that_reads(whole: FakeBatch, tmp_path: Path) -> None:
+    """Each file in turn, by one of five kinds of damage; only a report whose place is taken cannot be written."""
+    pristine, dice = shutil.copytree(whole.output, tmp_path / "pristine"), random.Random(1)
+    for file in sorted(path.relative_to(pristine) for path in pristine.rglob("*") if path.is_file()):
+        damage = dice.choice([cut, junk, folder, loop, pipe])
+        damage(whole.output / file)
+        for command in ("status", "plan", "explain p1", "report"):
+            ended = invoke(*command.split(), batch=whole)
+            is_in_the_way = command == "report" and file.stem == "report" and damage is folder
+            assert ended.code in ((6,) if is_in_the_way else (0, 1)), f"{file}: {damage}: {command}: {ended.err}"
+            assert str(file) in ended.err or not is_in_the_way
+        shutil.rmtree(whole.output)
+        shutil.copytree(pristine, whole.output)
+
+
 @pytest.mark.all
 def test_no_value_in_any_record_stops_a_batch(whole: FakeBatch) -> None:
     spoil(whole.output, random.Random(1), 3)
