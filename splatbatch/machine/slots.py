@@ -286,9 +286,9 @@ class Slots:
         """Names of the slots in service."""
         return frozenset(self._gates)
 
-    def with_seat(self) -> frozenset[str]:
+    def with_seat(self) -> set[str]:
         """Return the names of the slots with room for another attempt that trains (a seat); GPUs are not looked at."""
-        return frozenset(name for name, gate in self._gates.items() if gate.has_seat())
+        return {name for name, gate in self._gates.items() if gate.has_seat()}
 
     def has_room_for_context(self, slot: Slot) -> bool:
         """Return whether a standby may open a CUDA context beside the attempt that trains on a slot.
@@ -320,9 +320,9 @@ class Slots:
             alone: whether the attempt must have its GPU to itself.
             among: names of the slots that may be offered.
         """
+        mib = footprint.gpu_mib if footprint else None
         for gate in sorted(self._gates.values(), key=SlotGate.num_tenants):  # the emptiest GPU first
-            has_seat = gate.has_seat(alone=alone) and gate.slot.name in among
-            if has_seat and gate.is_open(now, footprint.gpu_mib if footprint else None):
+            if gate.slot.name in among and gate.has_seat(alone=alone) and gate.is_open(now, mib):
                 return gate.slot
         return None
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from splatbatch import isolated
-from splatbatch.config import TaskId
 from splatbatch.errors import OutputError
 from splatbatch.files import Record, is_out_of_space
 from splatbatch.machine.protocol import Slot
@@ -235,10 +234,10 @@ class Loop(LoopState):
         A task that must have a GPU to itself waits for the one with the fewest attempts, where no other task starts
         until then. On the other GPUs the tasks behind it start.
         """
-        now, free, passed_over = self.clock.now(), self.slots.with_seat(), set[TaskId]()
-        while free:  # without a seat no task is claimed that another worker could start sooner
-            ready, task = standby.next_task(self, now, free, passed_over)
-            if task is None or not self._has_room():
+        now, free = self.clock.now(), self.slots.with_seat()
+        # without a seat no task is claimed that another worker could start sooner
+        for ready, task in standby.in_turn(self, now, free) if free else ():
+            if not self._has_room():
                 return False
             among = {ready.context.name} if ready and ready.context else free
             alone = self._retries.is_alone(task)
@@ -251,10 +250,9 @@ class Loop(LoopState):
                 return True
             for name, reason in self.slots.give_up_overdue(now).items():
                 self.ledger.write(Notice("slot_given_up", reason, slot=name))
-            if not alone:
+            free.discard(self.slots.emptiest())
+            if not (alone and free):
                 return False
-            passed_over.add(task.id)
-            free -= {self.slots.emptiest()}
         return False
 
     def _choose_budget_again(self) -> bool:

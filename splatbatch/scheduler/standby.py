@@ -7,10 +7,9 @@ A standby begins once go.json is written into the folder of its attempt.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Iterator
 from contextlib import suppress
 
-from splatbatch.config import TaskId
 from splatbatch.machine.slots import has_memory_for_standby
 from splatbatch.scheduler import judge, launch
 from splatbatch.scheduler.loop_state import LoopState
@@ -25,34 +24,30 @@ cores that train.
 """
 
 
-def next_task(
-    loop: LoopState, now: float, free: Container[str], passed_over: Container[TaskId]
-) -> tuple[RunningAttempt | None, Task | None]:
-    """Return the standby whose turn is next, and its task; without a standby None, and the next task of the queue.
+def in_turn(loop: LoopState, now: float, free: Container[str]) -> Iterator[tuple[RunningAttempt | None, Task]]:
+    """Yield what may start now, in the order of its turn: the standbys, each with its task; then tasks of the queue.
 
-    Both are None if no task should start now: none is due, or the next standby is nearly prepared. A standby whose
-    reader process waits for a file counts as none. If no task is due, standbys that could begin only on a busy slot are
-    ended.
+    The next standby is waited for if it is nearly prepared; one whose reader process waits for a file is left out. If
+    no task is left, standbys that could begin only on a busy slot are ended.
 
     Args:
         loop: state of the loop.
         now: time by the clock of the loop, in seconds.
-        free: names of the slots on which the task may start, at least one.
-        passed_over: tasks that are left out.
+        free: names of the slots on which a task may start; the caller may change them meanwhile.
 
     Raises:
         OSError, SplatbatchError: a claim failed; see `Queue.due`.
     """
-    able = (one for one in loop.ready() if one.task.id not in passed_over)
-    standby = next((one for one in able if one.context is None or one.context.name in free), None)
-    if standby and standby.reading is not None:
-        if standby.reading.wait is None:  # its reader works, and it is nearly ready
-            return None, None
-        standby = None
-    task = standby.task if standby else next((one for one in loop.queue.due(now) if one.id not in passed_over), None)
-    if task is None:  # only standbys bound to busy slots are left: starting them anew here is faster
-        discard_contexts(loop, {one.context.name for one in loop.ready() if one.context})
-    return standby, task
+    for one in loop.ready():
+        if one.context is None or one.context.name in free:
+            if one.reading is None:
+                yield one, one.task
+            elif one.reading.wait is None:  # its reader works, and it is nearly ready
+                return
+    for task in loop.queue.due(now):
+        yield None, task
+    # only standbys bound to busy slots are left: starting them anew here is faster
+    discard_contexts(loop, {one.context.name for one in loop.ready() if one.context})
 
 
 def top_up(loop: LoopState, now: float) -> None:
