@@ -22,10 +22,8 @@ def cache_home() -> Path:
     Raises:
         OSError: the scratch folder is needed, and cannot be made.
     """
-    if named := os.environ.get("XDG_CACHE_HOME"):
-        return Path(named)
     try:
-        return Path.home() / ".cache"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
         return own_scratch()
 

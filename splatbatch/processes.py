@@ -133,8 +133,8 @@ def control_groups() -> dict[str, list[Path]]:
         # proc(5): root of the mount (the fourth), mount point, …, "-", type, source, options
         _, _, _, root, top, *_, kind, _, options = line.split()
         for key in {"cgroup2": [""], "cgroup": options.split(",")}.get(kind, ()):
-            if key in names and key not in found and names[key].is_relative_to(root):
-                own = top / names[key].relative_to(root)
+            if key in names and names[key].is_relative_to(root):
+                own = top / names.pop(key).relative_to(root)
                 found[key] = [own, *(one for one in own.parents if one.is_relative_to(top))]
     return found
 
@@ -209,12 +209,12 @@ def _below(pid: int, stats: dict[int, list[str]]) -> list[int]:
     return found
 
 
-def with_marker(prefix: str, marker: str = MARKER) -> dict[int, str]:
-    """Return the value of the environment variable `marker` of other processes, by pid, where it starts with `prefix`.
+def with_marker(prefix: str) -> dict[int, str]:
+    """Return the value of the environment variable `MARKER` of other processes, by pid, where it starts with `prefix`.
 
     Processes whose environment may not be read (of other users) are left out.
     """
-    found = {int(pid): _marker(int(pid), marker) for pid in filter(str.isdecimal, os.listdir("/proc"))}  # noqa: PTH208
+    found = {int(pid): _marker(int(pid)) for pid in filter(str.isdecimal, os.listdir("/proc"))}  # noqa: PTH208
     return {pid: key for pid, key in found.items() if key.startswith(prefix) and pid != os.getpid()}
 
 
@@ -301,9 +301,9 @@ def _adopted(spared: Container[int], since_ticks: int) -> list[int]:
     ]
 
 
-def _marker(pid: int, marker: str = MARKER) -> str:
+def _marker(pid: int) -> str:
     variables = kernel_file(f"/proc/{pid}/environ").split("\0")
-    return next((one.partition("=")[2] for one in variables if one.startswith(f"{marker}=")), "")
+    return next((one.partition("=")[2] for one in variables if one.startswith(f"{MARKER}=")), "")
 
 
 def boot_id() -> str:

@@ -55,8 +55,7 @@ def verify_dims(
     if bool(fix) != bool(out):
         raise ConfigError("--fix and --out belong together", "For example --fix scale --out FOLDER.")
     batch = open_batch(config, patches)
-    advance = partial(PipeWriter().advance, "verify-dims", unit="models")
-    audit = audit_for_all(batch, deep=deep, advance=advance)
+    audit = audit_for_all(batch, deep=deep, advance=partial(PipeWriter().advance, "verify-dims", unit="models"))
     if fix and out:
         return fix_models(batch, audit, fix, out, as_json=json_)
     frame = choose_frame(batch, PendingTasks(batch.tasks, lambda: spans_of([audit])))

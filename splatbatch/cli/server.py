@@ -255,15 +255,14 @@ class LiveStatus:
             return self._page
 
     def _look(self) -> dict[str, Any]:
-        from splatbatch.monitor.table import batch_eta_s, batch_line, num_left, num_shown
+        from splatbatch.monitor.table import batch_eta_s, batch_line, num_left
         from splatbatch.output.claims import at_work
         from splatbatch.output.exclusive import holder
         from splatbatch.output.workers import LOCAL
-        from splatbatch.run.status import describe_workers
-        from splatbatch.tasks.status import read_status
+        from splatbatch.run.status import describe_workers, states_in_view
 
         batch = self._batch
-        found = read_status(batch.output, batch.names, num_shown(len(batch.tasks)), batch.standing())
+        found = states_in_view(batch)
         running = [asdict(one) for one in found if one.state == "running"]
         return {
             "line": batch_line(found),

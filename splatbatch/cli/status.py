@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from splatbatch.run.status import Status
     from splatbatch.run.travel import StoreFacts
     from splatbatch.tasks.batch import Batch
-    from splatbatch.tasks.status import PatchStatus
     from splatbatch.tasks.task import Task
 
 REDRAW_S = 2.0
@@ -139,18 +138,6 @@ class StatusWatcher:
     crew: RequestedWorkers
     _next_look: float = 0.0
 
-    def statuses(self) -> tuple[PatchStatus, ...]:
-        """Return the current state of every patch, in natural order of their names.
-
-        Raises:
-            LaterFormatError: a later version of splatbatch wrote the output folder.
-        """
-        from splatbatch.monitor.table import num_shown
-        from splatbatch.tasks.status import read_status
-
-        batch = self.batch
-        return read_status(batch.output, batch.names, num_shown(len(batch.tasks)), batch.standing())
-
     def is_at_work(self) -> bool:
         """Return whether a run or worker is at work on the batch, or an engine has waiting workers.
 
@@ -187,13 +174,14 @@ class StatusWatcher:
 
         from splatbatch.monitor.table import live_view, status_view
         from splatbatch.output.claims import at_work, lines_of
+        from splatbatch.run.status import states_in_view
 
         console = open_console()
         is_over, every_s = False, REDRAW_S if console.is_terminal else LINES_EVERY_S
         with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
             while not is_over:
                 is_over, due = self.is_over(), time.monotonic() + every_s
-                statuses = self.statuses()
+                statuses = states_in_view(self.batch)
                 lines = [Text(one_line(line)) for line in (*lines_of(at_work(self.watcher)), *self.crew.in_words())]
                 if live:
                     view = live_view(statuses, console.size.width, console.size.height - len(lines))
@@ -219,12 +207,13 @@ def watch_status(batch: Batch) -> None:
     """
     from splatbatch.cluster.workers import RequestedWorkers
     from splatbatch.output.workers import Watcher
+    from splatbatch.run.status import states_in_view
     from splatbatch.tasks.status import summary
 
     watched = StatusWatcher(batch, Watcher(batch.output), RequestedWorkers(batch.output))
     with suppress(KeyboardInterrupt):
         watched.show()
-        statuses = watched.statuses()
+        statuses = states_in_view(batch)
         print_line(summary(statuses))
         raise Exit(0 if all(one.is_made for one in statuses) else 1)
     if watched.is_at_work():

@@ -51,13 +51,13 @@ def scheme_of(url: str) -> str:
         ConfigError: the scheme is unknown, or the URL holds a password (for S3 also a user). Or its host or bucket is
             missing or malformed, or its port is no number from 0 to 65535.
     """
-    scheme = url.partition("://")[0] if "://" in url else ""
-    if scheme not in ("", "file", "ssh", "s3"):
+    scheme, is_url, _ = url.partition("://")
+    if not is_url or scheme == "file":
+        return ""
+    if scheme not in ("ssh", "s3"):
         raise ConfigError(
             f"{scheme}://: unknown scheme of a store", "A store is a folder, ssh://host/path or s3://bucket/prefix."
         )
-    if scheme in ("", "file"):
-        return ""
     try:
         parts = urlsplit(url)
         _ = parts.port

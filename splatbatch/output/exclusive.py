@@ -75,12 +75,10 @@ def holder(output: OutputFolder) -> WorkerRecord | None:
     Raises:
         LaterFormatError: a later version wrote a heartbeat file.
     """
-    found = (
-        one
-        for one in (open_claim(output, EXCLUSIVE), *_holders_without_claim(output))
-        if one and one.host and not one.has_ended
-    )
-    return next((one for one in found if one.is_elsewhere or one.is_alive_here), None)
+    for one in (open_claim(output, EXCLUSIVE), *_holders_without_claim(output)):
+        if one and one.host and not one.has_ended and (one.is_elsewhere or one.is_alive_here):
+            return one
+    return None
 
 
 def _holder_beside(output: OutputFolder, watcher: Watcher, claims: Claims) -> WorkerRecord | None:

@@ -75,8 +75,7 @@ class OutputFolder:
 
     def ledgers(self) -> tuple[Path, ...]:
         """Return the paths of all ledgers: those of workers by name, then that of `train`, which may be absent."""
-        others = sorted(path for path in self.ledger.parent.glob("*.jsonl") if path != self.ledger)
-        return (*others, self.ledger)
+        return (*sorted({*self.ledger.parent.glob("*.jsonl")} - {self.ledger}), self.ledger)
 
     def note_afterwards(self, what: str, found: FollowUpResult | None) -> None:
         """Write the result of a follow-up (merge, inspection, …) into afterwards/; an error of writing is ignored.

@@ -287,8 +287,7 @@ def _why_other_scene(said: Certificate, folder: SceneFolder) -> Iterator[str]:
         yield f"the certificate is of another merge of the scene than {MERGE}"
     attempt = AttemptFolder(folder.inspecting.path / found.attempt)
     told = attempt.read(attempt.settings, InspectionSettings) or InspectionSettings()
-    settings = f"settings.json of {found.attempt}"
-    files = (INSPECTION, MERGE, folder.splat.name, settings, MERGE, INSPECTION)
+    files = (INSPECTION, MERGE, folder.splat.name, f"settings.json of {found.attempt}", MERGE, INSPECTION)
     known = _of_scene(folder, told.recipe.get("training", said.settings), found)
     yield from _differences(said, known, folder.read_inspection(), dict(zip(FIELDS, files, strict=True)))
     yield from _other("splats", said.inputs, known.inputs, MERGE)

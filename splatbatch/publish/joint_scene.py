@@ -82,8 +82,7 @@ def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
             "view: the coordinates of these patches have different offsets", "View the patches one by one."
         )
     first = splats[0] if len(splats) == 1 else _joined(splats)
-    facts = facts_of(first, crs)
-    found = JointScene(tuple(splats), replace(facts, photos=_photos(splats), is_as_trained=True))
+    found = JointScene(tuple(splats), replace(facts_of(first, crs), photos=_photos(splats), is_as_trained=True))
     found.mode()  # raises its error now, not when a browser asks
     return found
 

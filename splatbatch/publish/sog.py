@@ -195,8 +195,7 @@ def codebook_of(values: npt.NDArray[Any]) -> tuple[list[float], Bytes]:
         if np.array_equal(edges, before):
             break
     labels = np.searchsorted((centres[1:] + centres[:-1]) / 2, values.astype(np.float64))
-    codebook = [*centres.tolist(), *[float(centres[-1])] * (VALUES - len(centres))]
-    return codebook, labels.astype(np.uint8)
+    return [*centres.tolist(), *[float(centres[-1])] * (VALUES - len(centres))], labels.astype(np.uint8)
 
 
 def palette_of(rows: FloatArray) -> tuple[FloatArray, Labels]:

@@ -121,8 +121,7 @@ def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
     of_scene = SCENE in names and SCENE not in every  # a patch may have that name
     wanted = [name for name in names if name != SCENE or not of_scene]
     tasks = select(batch.every, wanted) if wanted else ()
-    standing = batch.standing("content")
-    statuses = {one.patch: one for one in read_status(batch.output, every, None, standing)}
+    statuses = {one.patch: one for one in read_status(batch.output, every, None, batch.standing("content"))}
     for task in tasks:
         if statuses[task.name].state != "trained":
             message = f"{task.name}: {statuses[task.name].why}: not published"

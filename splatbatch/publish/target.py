@@ -99,9 +99,8 @@ class TargetFolder:
         Raises:
             OutputError: less space is free.
         """
-        free = free_mib(self.folder)
-        if free is not None and free < ROOM * num_bytes / MIB:
-            needed = ROOM * num_bytes / MIB
+        free, needed = free_mib(self.folder), ROOM * num_bytes / MIB
+        if free is not None and free < needed:
             raise OutputError(
                 f"{self.folder}: {free:,} MiB of disk space are free, {needed:,.0f} MiB are needed",
                 "Free disk space, or name another folder with --to.",

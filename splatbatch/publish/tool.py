@@ -85,14 +85,6 @@ class SplatTransform:
         return OutputError(f"{what}: splat-transform {ended.why(self.bounds)}", hint)
 
 
-def cache_folder() -> Path:
-    """Return the path of the folder for programs that are installed on first use; it may be absent.
-
-    The folder is `splatbatch` in $XDG_CACHE_HOME, or in ~/.cache if that is not set or is empty.
-    """
-    return cache_home() / "splatbatch"
-
-
 def find_tool(tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
     """Return splat-transform of VERSION; install it first if the cache folder does not have this version.
 
@@ -106,7 +98,7 @@ def find_tool(tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
     node = shutil.which("node")
     if node is None:
         raise TrainerError("node is not installed, and splat-transform needs it", HINT)
-    place = cache_folder() / FOLDER
+    place = cache_home() / "splatbatch" / FOLDER
     if version_in(place) != VERSION:
         tell(f"installing {PACKAGE} {VERSION} into {place}: about 220 MB, only this once")
         _install(place)

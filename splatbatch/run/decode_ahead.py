@@ -39,8 +39,7 @@ def _why_refused(tasks: Mapping[str, Task], problems: dict[Path, str], name: str
         patch, recipe = tasks[name].patch, tasks[name].recipe
         images, folder = read_images(patch.sparse), patch.images
         if recipe.program is None:  # the built-in trainer may load smaller copies
-            cameras = read_cameras(patch.sparse)
-            folder = choose_photographs(folder, images, cameras, recipe.training.resolution).folder
+            folder = choose_photographs(folder, images, read_cameras(patch.sparse), recipe.training.resolution).folder
     except (SceneError, KeyError):  # the training reports it
         return ""
     bad = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from splatbatch.cluster.job import WorkerJob
 from splatbatch.cluster.workers import RequestedWorkers
-from splatbatch.monitor.table import batch_eta_s
+from splatbatch.monitor.table import batch_eta_s, num_shown
 from splatbatch.output.claims import AtWork, at_work, in_short
 from splatbatch.output.exclusive import holder
 from splatbatch.output.records.run import WorkerRecord
@@ -45,6 +45,15 @@ def describe_workers(running: WorkerRecord | None, workers: Sequence[AtWork]) ->
     """
     known = [f"process {running.pid} on {running.host}"] if running else []
     return [*known, *([in_short(workers) or "1 worker"] if workers else [])]
+
+
+def states_in_view(batch: Batch) -> tuple[PatchStatus, ...]:
+    """Return the state of every patch, with all figures of as many as a table shows, in natural order of their names.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote the output folder.
+    """
+    return read_status(batch.output, batch.names, num_shown(len(batch.tasks)), batch.standing())
 
 
 def current_states(

@@ -188,8 +188,7 @@ def list_store(store: Store) -> dict[str, Any]:
         return one
 
     ours = sorted(filter(_BUNDLE.fullmatch, bundles))
-    states = dict(zip(ours, at_once(state, ours), strict=True))
-    return StoreListing(states, signs).to_record()
+    return StoreListing(dict(zip(ours, at_once(state, ours), strict=True)), signs).to_record()
 
 
 def _sign(store: Store, place: str) -> WorkerStatus:

@@ -42,9 +42,7 @@ def absolute_url(url: str, base: Path) -> str:
     Raises:
         ConfigError: the URL is not valid, see `scheme_of`; or it begins with ~, and that home folder is unknown.
     """
-    if scheme_of(url):
-        return url
     try:
-        return str((base / Path(url.removeprefix("file://")).expanduser()).resolve())
+        return url if scheme_of(url) else str((base / Path(url.removeprefix("file://")).expanduser()).resolve())
     except RuntimeError as error:
         raise ConfigError(f"{url}: the home folder is unknown", "Write the whole path, without ~.") from error

@@ -17,11 +17,12 @@ from fake_batch import FakeBatch, write_model
 from letters import letters
 from PIL import Image
 
+from splatbatch.caches import cache_home
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.publish.page import PageFacts, PhotoView, draw_plan, file_page, folder_page, page_templates
 from splatbatch.publish.source import PublishedSplat, SourcePart
 from splatbatch.publish.stage import NEUTRAL, UprightScene, set_stage, sky_of
-from splatbatch.publish.tool import FOLDER, cache_folder, version_in
+from splatbatch.publish.tool import FOLDER, version_in
 from splatbatch.report.html import digest
 from splatbatch.report.viewer.viewer import InitialCamera, turn_upright
 from splatbatch.splats import read_header, write_splat
@@ -166,7 +167,7 @@ def test_without_a_viewer_there_is_no_page(tmp_path: Path, monkeypatch: pytest.M
     batch: FakeBatch = trained(tmp_path / "batch")
     ended = invoke("view", "p0", "p1", batch=batch)
     assert ended.code == 4 and "the viewer is not built" in ended.err and "the viewer with npm" in ended.err
-    if version_in(cache_folder() / FOLDER):
+    if version_in(cache_home() / "splatbatch" / FOLDER):
         ended = invoke("publish", "p0", "--as", "html", "--to", str(tmp_path / "site"), batch=batch)
         assert ended.code == 4 and "format html: the viewer is not built" in ended.err
         assert [path.name for path in (tmp_path / "site").iterdir()] == []

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from splatbatch.publish.tool import PATIENCE, cache_folder
+from splatbatch.caches import cache_home
+from splatbatch.publish.tool import PATIENCE
 
 VERSION = "4.14.1"
 SCRIPT = "node_modules/axe-core/axe.min.js"
@@ -42,7 +43,7 @@ def _axe_or_skip() -> str:
 
 @cache
 def _found() -> Path | str:
-    place = cache_folder() / f"axe-core-{VERSION}"
+    place = cache_home() / "splatbatch" / f"axe-core-{VERSION}"
     if (place / SCRIPT).is_file():
         return place / SCRIPT
     npm = shutil.which("npm")

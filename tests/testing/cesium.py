@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from splatbatch.caches import cache_home
 from splatbatch.machine.limited_program import CallBounds, run_bounded
-from splatbatch.publish.tool import cache_folder
 
 VERSIONS = {"cesium": "1.145.0", "gltf-validator": "2.0.0-dev.3.10"}
 PAGE = """<!doctype html><meta charset="utf-8"><title>tiles</title><link rel="icon" href="data:,">
@@ -56,7 +56,7 @@ def installed() -> Path:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("no npm on this machine (apt-get install nodejs npm)")
-    place = cache_folder() / f"tests-{'-'.join(VERSIONS.values())}"
+    place = cache_home() / "splatbatch" / f"tests-{'-'.join(VERSIONS.values())}"
     if not (place / "node_modules/cesium/Build/Cesium/Cesium.js").is_file():
         place.mkdir(parents=True, exist_ok=True)
         (place / "package.json").write_text(json.dumps({"private": True, "dependencies": VERSIONS}))

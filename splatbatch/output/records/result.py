@@ -94,8 +94,7 @@ class Result(KeptRecord):
 
     def with_fields(self, **changed: Any) -> Result:
         """Return the manifest with some keys changed; nothing is written."""
-        known = {key: in_json(value) for key, value in changed.items()}
-        return Result.from_record({**self.written, **known})
+        return Result.from_record({**self.written, **{key: in_json(value) for key, value in changed.items()}})
 
     @cached_property
     def metrics(self) -> Metrics:

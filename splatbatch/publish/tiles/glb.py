@@ -15,6 +15,7 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,8 +334,7 @@ def leaves(tileset: Path, ground: EnuFrame, offset: npt.NDArray[np.float64]) -> 
     for tile in _finest(root):
         found = decode((tileset.parent / tile["content"]["uri"]).read_bytes())
         there = found.means.astype(np.float64) @ turn.T + matrix[:3, 3]
-        values = {**vars(found), "means": (ground.invert(there) - offset).astype(np.float32)}
-        yield Gaussians(**values)
+        yield replace(found, means=(ground.invert(there) - offset).astype(np.float32))
 
 
 def _finest(tile: dict[str, Any]) -> Iterator[dict[str, Any]]:

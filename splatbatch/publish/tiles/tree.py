@@ -243,8 +243,7 @@ class Tiling:
         """Write the parent of two tiles; return it with its Gaussians."""
         (one, first), (other, second) = below
         content = halved(joined(first, second))
-        least = 1.01 * max(one.error, other.error)
-        error = max(usual_size(content) * USUAL_ERROR_PX / REFINED_AT_PX, least)
+        error = max(usual_size(content) * USUAL_ERROR_PX / REFINED_AT_PX, 1.01 * max(one.error, other.error))
         return self._written(content, name, error, (one, other)), content
 
     def _written(self, content: Gaussians, name: str, error: float, children: tuple[Tile, ...]) -> Tile:

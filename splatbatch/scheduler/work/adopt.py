@@ -149,7 +149,6 @@ def _collect(left: tuple[Task, Attempt, Exit]) -> Record:
         if not is_same or is_trained_otherwise(then, now):
             return False
         later = (one.path.name for one in task.home.attempts() if one.number > attempt.folder.number)
-        moved = task.input_files().compare(then.files, now.files)
-        return moved == FileDifference() and accepted.attempt not in later
+        return accepted.attempt not in later and task.input_files().compare(then.files, now.files) == FileDifference()
 
     return collect(attempt, end, tried, counts)

@@ -170,8 +170,7 @@ class TaskClaimer(RunHooks):
             self.close(task.name)
             self._closed(task)
             return None
-        changes = self.past.history(task.name).changes if self.past else {}
-        return replace(task.changed(changes), claim=claim)
+        return replace(task.changed(self.past.history(task.name).changes if self.past else {}), claim=claim)
 
     def _closed(self, task: Task) -> None:
         """Note a task that another worker has finished, if its product is up to date."""
