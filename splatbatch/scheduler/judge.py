@@ -1,25 +1,20 @@
-"""Writes the orders of an attempt (job.json, go.json), and judges its outcome from its files once it has ended.
+"""Judges the outcome of an attempt from its files once it has ended.
 
-A slot is a GPU or a share of the CPU. A standby is an attempt that is prepared while all slots are busy. It begins once
-go.json lies in its folder.
+A standby is an attempt that is prepared while all slots are busy. It begins once go.json lies in its folder.
 """
 
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from splatbatch.config import Limits
 from splatbatch.failures.advice import PatchContext
 from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
 from splatbatch.failures.exits import in_words
 from splatbatch.failures.signatures import Signature
-from splatbatch.files import PRIVATE, SHARED_MEMORY, sweep, write_json
-from splatbatch.machine.protocol import Slot
+from splatbatch.files import SHARED_MEMORY, sweep
 from splatbatch.outcome import (
     Cancelled,
     Diagnosis,
@@ -36,8 +31,7 @@ from splatbatch.outcome import (
 )
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.log_ends import read_ends
-from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, TimeLimits
-from splatbatch.scheduler.running_attempt import RunningAttempt
+from splatbatch.output.records.attempt import AttemptFacts, ExitFacts
 from splatbatch.tasks.task import Task
 from splatbatch.trainers import Trainer
 
@@ -48,49 +42,6 @@ PREPARING = ("", "start", "load", STANDING_BY)
 """Phases of a standby before go.json; empty: no progress is written yet."""
 NO_RECORD = "the process ended without an error, but left no valid record of its result (metrics.json)"
 """Message on an attempt that ended well but made no product."""
-# with the last one torch finds GPUs by NVML instead of CUDA: CUDA reads only once which GPUs are visible, and an
-# unusable GPU then is an error, not a reason to train on the CPU
-ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-
-
-def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) -> None:
-    """Write job.json: orders for the supervisor, and facts by which a later run adopts the attempt.
-
-    The file is readable by its owner only, since it holds the environment. A standby prepares, then waits for
-    `write_go`.
-
-    Args:
-        running: the attempt, whose process is not started yet.
-        argv: command of the training.
-        limits: limits of time, in seconds.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    attempt, slot, stands_by = running.attempt, running.slot, running.stage == "standby"
-    job = replace(
-        attempt.job,
-        argv=argv,
-        env={**_visible_gpus(slot), **ENVIRONMENT, **({"SPLATBATCH_STANDBY": "1"} if stands_by else {})},
-        gpu=slot.gpu,
-        slot=slot.name,
-        standby=stands_by,
-        limits=TimeLimits(limits.wall_s, limits.grace_s, limits.stall_s),
-    )
-    write_json(attempt.folder.job, job.to_record(), PRIVATE)
-
-
-def write_go(file: Path, slot: Slot) -> None:
-    """Order a standby to begin on this slot, or only to open its CUDA context there.
-
-    Args:
-        file: path of go.json, to begin; of ahead.json, to open the context.
-        slot: slot on which the standby begins.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    write_json(file, Go(slot.gpu, slot.name, _visible_gpus(slot), round(time.time(), 3)).to_record(), PRIVATE)
 
 
 def died_on_standby(folder: AttemptFolder) -> bool:
@@ -100,11 +51,6 @@ def died_on_standby(folder: AttemptFolder) -> bool:
     """
     told = folder.read_exit()
     return told is not None and told.stood_by and folder.last_progress().phase in PREPARING
-
-
-def _visible_gpus(slot: Slot) -> dict[str, str]:
-    """Return the environment that shows an attempt exactly one GPU, by UUID, or none on a slot of the CPU."""
-    return {"CUDA_VISIBLE_DEVICES": slot.gpu or "", **dict(slot.environment)}
 
 
 def judge(

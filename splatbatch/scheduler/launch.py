@@ -1,4 +1,4 @@
-"""Starts an attempt at a task: makes its folder, has a reader process prepare it, then starts its supervisor.
+"""Starts an attempt at a task: makes its folder and orders, has a reader prepare it, then starts its supervisor.
 
 A slot is a GPU or a share of the CPU. A standby is an attempt that is prepared while all slots are busy. It begins once
 go.json lies in its folder.
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import errno
 import shutil
+import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from splatbatch import isolated
 from splatbatch.config import Limits
-from splatbatch.files import Record, is_out_of_space
+from splatbatch.files import PRIVATE, Record, is_out_of_space, write_json
 from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import Stopped
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptStarted, PatchRejected
-from splatbatch.output.records.attempt import Claim, JobSpec
+from splatbatch.output.records.attempt import Claim, Go, JobSpec, TimeLimits
 from splatbatch.output.records.fingerprint import Fingerprint
-from splatbatch.scheduler import judge
 from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.running_attempt import Reading, RunningAttempt
 from splatbatch.tasks.input_files import state_of
@@ -28,6 +29,9 @@ from splatbatch.tasks.task import Task, with_step_budget
 
 BALLAST_BYTES = 1 << 16
 """Bytes of a file that reserves space, so that the end of the attempt can be recorded on a full disk."""
+# with the last one torch finds GPUs by NVML instead of CUDA: CUDA reads only once which GPUs are visible, and an
+# unusable GPU then is an error, not a reason to train on the CPU
+ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
@@ -53,7 +57,7 @@ def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
     if audited not in ("", state) and (reason := task.why_unfit()):
         return {"refused": reason, "inputs": state}
     running.note_inputs(depends_on)
-    judge.write_job(running, task.program.command(task.patch, attempt.folder), limits)
+    write_job(running, task.program.command(task.patch, attempt.folder), limits)
     return {"depends_on": depends_on.to_record()}
 
 
@@ -143,3 +147,48 @@ def tell(loop: LoopState, running: RunningAttempt) -> None:
     """
     task, number, changes = running.task, running.attempt.folder.number, dict(running.attempt.job.changes)
     loop.ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, changes))
+
+
+def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) -> None:
+    """Write job.json: orders for the supervisor, and facts by which a later run adopts the attempt.
+
+    The file is readable by its owner only, since it holds the environment. A standby prepares, then waits for
+    `write_go`.
+
+    Args:
+        running: the attempt, whose process is not started yet.
+        argv: command of the training.
+        limits: limits of time, in seconds.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    attempt, slot, stands_by = running.attempt, running.slot, running.stage == "standby"
+    job = replace(
+        attempt.job,
+        argv=argv,
+        env={**_visible_gpus(slot), **ENVIRONMENT, **({"SPLATBATCH_STANDBY": "1"} if stands_by else {})},
+        gpu=slot.gpu,
+        slot=slot.name,
+        standby=stands_by,
+        limits=TimeLimits(limits.wall_s, limits.grace_s, limits.stall_s),
+    )
+    write_json(attempt.folder.job, job.to_record(), PRIVATE)
+
+
+def write_go(file: Path, slot: Slot) -> None:
+    """Order a standby to begin on this slot, or only to open its CUDA context there.
+
+    Args:
+        file: path of go.json, to begin; of ahead.json, to open the context.
+        slot: slot on which the standby begins.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    write_json(file, Go(slot.gpu, slot.name, _visible_gpus(slot), round(time.time(), 3)).to_record(), PRIVATE)
+
+
+def _visible_gpus(slot: Slot) -> dict[str, str]:
+    """Return the environment that shows an attempt exactly one GPU, by UUID, or none on a slot of the CPU."""
+    return {"CUDA_VISIBLE_DEVICES": slot.gpu or "", **dict(slot.environment)}

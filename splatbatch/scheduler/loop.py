@@ -269,7 +269,7 @@ class Loop(LoopState):
     def _go(self, ready: RunningAttempt, slot: Slot) -> bool:
         """Order a standby to begin on a slot; return whether that succeeded. On a full disk it stays a standby."""
         try:
-            judge.write_go(ready.attempt.folder.go, slot)
+            launch.write_go(ready.attempt.folder.go, slot)
         except OSError as error:
             if is_out_of_space(error):
                 self._disk.shut(self.clock.now(), str(error))

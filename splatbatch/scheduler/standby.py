@@ -95,7 +95,7 @@ def open_contexts(loop: LoopState) -> None:
                 and loop.slots.has_room_for_context(slot)
             ):
                 with suppress(OSError):  # otherwise it opens its context after go.json
-                    judge.write_go(folder.ahead, slot)
+                    launch.write_go(folder.ahead, slot)
                     one.open_context(slot)
     discard_contexts(loop, {one.context.name for one in loop.ready() if one.context} - loop.slots.names)
     loop.slots.note_contexts(Counter(one.context.name for one in loop.attempts.values() if one.context))

@@ -14,7 +14,7 @@ from simulated import CROWDED_MIB, TOTAL_MIB, Script, Simulation, World
 from splatbatch.machine import gpu
 from splatbatch.outcome import Failed, Trained
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.scheduler import judge
+from splatbatch.scheduler import launch
 from splatbatch.tasks.task import Task, TrainTask
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
@@ -152,8 +152,8 @@ def test_a_standby_that_cannot_be_told_to_go_is_told_later(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = simulation.patches(p0=Script(10), p1=Script(10))
-    write_go, full = judge.write_go, [OSError(errno.ENOSPC, "No space left on device")] * 3
-    monkeypatch.setattr(judge, "write_go", lambda *order: raised(full.pop()) if full else write_go(*order))
+    write_go, full = launch.write_go, [OSError(errno.ENOSPC, "No space left on device")] * 3
+    monkeypatch.setattr(launch, "write_go", lambda *order: raised(full.pop()) if full else write_go(*order))
     outcomes = simulation.run()
     assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
     assert world.at("begins", "p1") > world.at("ends", "p0") + 2

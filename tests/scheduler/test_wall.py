@@ -89,7 +89,7 @@ NIGHTS = (
     ("audit", "splatbatch.scene.audit.audit:check_geometry", "memory"),
     ("audit", "splatbatch.scene.audit.photographs:check_sizes", "hang"),
     ("prepare", "splatbatch.tasks.task:fingerprint", "hang"),
-    ("prepare", "splatbatch.scheduler.judge:write_job", "exception"),
+    ("prepare", "splatbatch.scheduler.launch:write_job", "exception"),
     ("prepare", "fake_trainer:FakeTrainer.command", "recursion"),
     ("collect", "splatbatch.scheduler.judge:judge", "hang"),
     ("collect", "splatbatch.output.results:splat_facts", "memory"),

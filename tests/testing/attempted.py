@@ -17,7 +17,7 @@ from splatbatch.outcome import Outcome, Rejected, Splat
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder
 from splatbatch.output.records.attempt import JobSpec
 from splatbatch.scene.patches import Patch
-from splatbatch.scheduler import judge
+from splatbatch.scheduler import judge, launch
 from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.trainers import Trainer
 
@@ -33,7 +33,7 @@ class Attempted:
         argv = trainer.command(patch, self.folder)
         task: Any = None
         running = RunningAttempt(task, Attempt(patch.name, self.folder, JobSpec("b.p0.a1")), Slot("cpu"), "running")
-        judge.write_job(running, argv, Limits(**limits))
+        launch.write_job(running, argv, Limits(**limits))
         self.clock = Clock()
 
     def after(self, seconds: float, do: Callable[[], object]) -> None:

@@ -69,7 +69,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.tasks.fingerprint:border_hash",
         "splatbatch.scene.holdout:choose_holdout",
         "splatbatch.tasks.input_files:InputFiles._masks",
-        "splatbatch.scheduler.judge:write_job",
+        "splatbatch.scheduler.launch:write_job",
         "fake_trainer:FakeTrainer.command",
     ),
     "collect": (
