@@ -151,7 +151,7 @@ class _PatchAudit:
     """A patch whose model was checked; its photographs are checked next. Its points are dropped, to save memory."""
 
     patch: Patch
-    scribe: FindingWriter
+    writer: FindingWriter
     findings: tuple[AuditFinding, ...]
     images: tuple[Image, ...] = ()
     cameras: Mapping[int, Camera] = field(default_factory=dict)
@@ -209,21 +209,21 @@ def audit_patches(
     Raises:
         OSError: a mask was removed during the audit.
     """
-    original = _audited(source_patch(source, patches), rules, NOTHING, 0) if source else None
+    original = _check_patch(source_patch(source, patches), rules, NOTHING, 0) if source else None
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
     sharing = Counter(patch.images for patch in patches)
     groups = {
         images: None if extent.groups is None else -(-extent.groups // count) for images, count in sharing.items()
     }
     audited = (
-        _audited(patch, rules, extent.evaluations.get(patch.name, Evaluation()), groups[patch.images])
+        _check_patch(patch, rules, extent.evaluations.get(patch.name, Evaluation()), groups[patch.images])
         for patch in patches
     )
     everyone = chain(audited, [original] if original else [])
     rows: list[photographs.CameraRow] = []
     findings: list[AuditFinding] = []
     spans, paired, shared = {}, set(), set()
-    photographed = _photographed(everyone, extent.cache, every=extent.groups is None)
+    photographed = _with_headers(everyone, extent.cache, every=extent.groups is None)
     for done, (one, shots) in enumerate(photographed, 1):
         advance(done, len(patches) + bool(original))
         findings += one.findings
@@ -232,28 +232,28 @@ def audit_patches(
             shared |= {(folder, shot.image.name) for shot in shots}
             if one.span:
                 spans[one.patch.name] = one.span
-        with _wall(one.scribe, findings):
-            used = photographs.camera_rows(one.patch.name, shots, one.scribe.alike)
+        with _faults_as_findings(one.writer, findings):
+            used = photographs.camera_rows(one.patch.name, shots, one.writer.alike)
             rows += used
             findings += _check_photographs(one, shots, used)
             if drift_from and one.patch.name != SOURCE:
-                findings += check_drift(one.images, one.cameras, drift_from, one.scribe)
+                findings += check_drift(one.images, one.cameras, drift_from, one.writer)
             if one.patch.images not in paired:  # patches that share their photographs share the finding
                 paired.add(one.patch.images)
-                findings += photographs.check_pairing(one.patch.images, one.scribe)
+                findings += photographs.check_pairing(one.patch.images, one.writer)
                 if one.patch.masks:
-                    findings += photographs.check_mask_names(one.patch.masks, one.patch.images, one.scribe)
+                    findings += photographs.check_mask_names(one.patch.masks, one.patch.images, one.writer)
     return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name, spans, len(shared))
 
 
 @contextlib.contextmanager
-def _wall(scribe: FindingWriter, findings: list[AuditFinding]) -> Iterator[None]:
+def _faults_as_findings(writer: FindingWriter, findings: list[AuditFinding]) -> Iterator[None]:
     """Turn an unexpected error over one patch into the finding `internal_fault`; the audit of the rest goes on."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the files of a patch may be whatever they are
         fault = crash_of(error)
-        found = scribe.note("internal_fault", "the audit", f"failed: {fault.words}")
+        found = writer.note("internal_fault", "the audit", f"failed: {fault.words}")
         findings.append(replace(found, traceback=fault.traceback))
 
 
@@ -278,44 +278,44 @@ def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
     return Patch(SOURCE, sparse or source / "sparse/0", images)  # where there is no model, the reader says so
 
 
-def _audited(patch: Patch, rules: TrainerRules, evaluation: Evaluation, groups: int | None) -> _PatchAudit:
+def _check_patch(patch: Patch, rules: TrainerRules, evaluation: Evaluation, groups: int | None) -> _PatchAudit:
     """Return a patch with the findings about its model."""
-    scribe, faults = FindingWriter(patch.name, rules), list[AuditFinding]()
-    one = _PatchAudit(patch, scribe, ())
-    with _wall(scribe, faults):
-        one = _opened(patch, scribe, evaluation, groups)
+    writer, faults = FindingWriter(patch.name, rules), list[AuditFinding]()
+    one = _PatchAudit(patch, writer, ())
+    with _faults_as_findings(writer, faults):
+        one = _check_model(patch, writer, evaluation, groups)
     return replace(one, findings=(*one.findings, *faults))
 
 
-def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups: int | None) -> _PatchAudit:
+def _check_model(patch: Patch, writer: FindingWriter, evaluation: Evaluation, groups: int | None) -> _PatchAudit:
     try:
         model = read_reconstruction(patch.sparse, tracks=True)
-        scribe = replace(scribe, alike=alike_cameras(model))
-        found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None, scribe.alike)
+        writer = replace(writer, alike=alike_cameras(model))
+        found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None, writer.alike)
     except ModelError as error:
         kind = "missing_model" if isinstance(error, MissingModel) else "corrupt_model"
         seen = "" if is_folder(patch.sparse) else seen_at(patch.sparse.parent.parent)
-        finding = scribe.note(kind, shown(str(error.path)), shown(error.what), seen or error.hint)
-        return _PatchAudit(patch, scribe, (finding,))
+        finding = writer.note(kind, shown(str(error.path)), shown(error.what), seen or error.hint)
+        return _PatchAudit(patch, writer, (finding,))
     held_out: tuple[str, ...] = ()
     with contextlib.suppress(SceneError):  # the scene that it was cut from cannot be read: a finding of that
         held_out = choose_holdout(patch, evaluation, model.images)
-    findings = [*check_model(model, scribe, evaluation, len(held_out)), *check_rigs(model, scribe)]
-    findings += check_geometry(found, scribe) if found else ()
+    findings = [*check_model(model, writer, evaluation, len(held_out)), *check_rigs(model, writer)]
+    findings += check_geometry(found, writer) if found else ()
     folder, divisor = stored_photographs(patch.images)
     if found and not has_tracks(model):
-        findings += check_in_view(model, scribe)
+        findings += check_in_view(model, writer)
         if groups is None and not is_contradicted(findings):
             lying = paths_of(folder, (image.name for image in model.images))
             paths = ((row, lying.get(image.name)) for row, image in enumerate(model.images))
-            findings += check_pairs(model, {row: path for row, path in paths if path and Path(path).is_file()}, scribe)
+            findings += check_pairs(model, {row: path for row, path in paths if path and Path(path).is_file()}, writer)
     if patch.name != SOURCE and not any(one.severity == "error" for one in findings):  # else poses may be wrong
-        findings += check_overlap(model, scribe, held_out)
-    findings += check_beside(patch, model.images, scribe)
-    judged = replace(model, images=with_cameras(model.images, scribe.alike))
+        findings += check_overlap(model, writer, held_out)
+    findings += check_beside(patch, model.images, writer)
+    judged = replace(model, images=with_cameras(model.images, writer.alike))
     return _PatchAudit(
         replace(patch, images=folder),
-        scribe,
+        writer,
         tuple(findings),
         images=model.images,
         cameras=model.cameras,
@@ -327,7 +327,7 @@ def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups:
     )
 
 
-def _photographed(
+def _with_headers(
     audited: Iterator[_PatchAudit], cache: Path | None, *, every: bool
 ) -> Iterator[tuple[_PatchAudit, list[photographs.AuditedImage]]]:
     """Yield each patch with its photographs. Models are read `AT_ONCE` together; a shared photograph is read once."""
@@ -344,7 +344,7 @@ def _photographed(
                 photographs.AuditedImage(image, each.cameras[image.camera_id], place, header)
                 for image, place, header in zip(each.images, group, found, strict=True)
             ]
-            of_masks = photographs.check_masks(each.masks, shots, headers, each.scribe, every=every)
+            of_masks = photographs.check_masks(each.masks, shots, headers, each.writer, every=every)
             yield replace(each, findings=(*each.findings, *of_masks)), shots
     headers.keep()
 
@@ -354,9 +354,9 @@ def _check_photographs(
 ) -> Iterator[AuditFinding]:
     has_other_lens = any(finding.kind in _OF_LENS for finding in one.findings)
     for row in rows:
-        found = check_camera(one.cameras[row.camera_id], one.scribe)
+        found = check_camera(one.cameras[row.camera_id], one.writer)
         yield from (each for each in found if not (each.kind == "distorted" and has_other_lens))
-    compared, named, judged = _compared(one, shots), set[int](), with_cameras(one.images, one.scribe.alike)
+    compared, named, judged = _compared(one, shots), set[int](), with_cameras(one.images, one.writer.alike)
     rows_of = grouped((image.camera_id, at) for at, image in enumerate(judged))
     misfits = find_misfits(one.survey, rows, one.cameras, one.findings) if one.survey and one.divisor == 1 else {}
     for number, misfit in misfits.items():
@@ -366,12 +366,12 @@ def _check_photographs(
             named |= its
         elif seen is False:
             continue  # a crop leaves keypoints beyond the photographs
-        yield note_misfit(number, misfit, one.scribe)
+        yield note_misfit(number, misfit, one.writer)
         compared = compared if seen is None else compared.without(its)
-    yield from ImageMatchFindings(compared, one.patch.images, one.patch.sparse, one.scribe).findings()
+    yield from ImageMatchFindings(compared, one.patch.images, one.patch.sparse, one.writer).findings()
     others = [shot for row, shot in enumerate(shots) if row not in named]
-    sound = photographs.camera_rows(one.patch.name, others, one.scribe.alike)
-    yield from photographs.check_sizes(others, sound, one.scribe, one.divisor)
+    sound = photographs.camera_rows(one.patch.name, others, one.writer.alike)
+    yield from photographs.check_sizes(others, sound, one.writer, one.divisor)
     yield from _check_files(one, shots)
 
 
@@ -400,9 +400,9 @@ def _check_files(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> Ite
         if held:
             message += f", and {held.num} of them lie in {shown(str(held.folder))}"
             remedy = "Set scene.images to that folder, or rename it to images/ if each patch has its own photographs."
-        yield one.scribe.note("no_image_folder", shown(str(folder)), message, remedy)
+        yield one.writer.note("no_image_folder", shown(str(folder)), message, remedy)
     else:
-        yield from photographs.check_photos(shots, folder, one.scribe)
+        yield from photographs.check_photos(shots, folder, one.writer)
 
 
 def _folder_problem(folder: Path) -> str:

@@ -60,7 +60,7 @@ def measure(model: Reconstruction, most_images: int | None, alike: Mapping[int, 
     return found if all((np.abs(one) < limits.GARBAGE).all() for one in values) else None  # NaN is not below
 
 
-def check_geometry(found: TrackObservations, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def check_geometry(found: TrackObservations, writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about poses, K, lenses and points, one per cause found; none for an intact model.
 
     Small systematic faults are warnings. Points far off (`stray_points`) and depths that are a guess (`flat_angles`)
@@ -76,16 +76,16 @@ def check_geometry(found: TrackObservations, scribe: FindingWriter) -> Iterator[
         behind = f" and {percent(cause.behind)} of the points behind the camera" if cause.behind > 0.01 else ""
         after = f", {best.after_px:.2g} px after repair" if np.isfinite(best.after_px) else ""
         message = f"{best.what} (median reprojection error {before}{after}{behind})"
-        finding = scribe.note(best.kind, _subject(cause, found, scribe), message, best.remedy)
+        finding = writer.note(best.kind, _subject(cause, found, writer), message, best.remedy)
         yield finding if cause.is_grave else replace(finding, severity="warning")
     stray = hypotheses.stray_share(found)
     if not causes and stray > limits.STRAY:
         message = f"{percent(stray)} of the observations miss keypoints by far, though poses and cameras fit the others"
-        yield scribe.note("stray_points", "points3D", message)
+        yield writer.note("stray_points", "points3D", message)
     degrees = hypotheses.widest_angle_degrees(found)
     if not causes and degrees is not None and degrees < limits.FLAT_DEGREES:
         message = f"rays to half of the points meet at less than {degrees:.2g} degrees: the depth is a guess"
-        yield scribe.note("flat_angles", "points3D", message)
+        yield writer.note("flat_angles", "points3D", message)
 
 
 def is_contradicted(findings: Iterable[AuditFinding]) -> bool:
@@ -123,13 +123,13 @@ def find_misfits(
     return misfits
 
 
-def note_misfit(number: int, misfit: Misfit, scribe: FindingWriter) -> AuditFinding:
+def note_misfit(number: int, misfit: Misfit, writer: FindingWriter) -> AuditFinding:
     """Return the finding about a camera whose K belongs to another size, with the remedy for that kind of misfit.
 
     Args:
         number: id of the camera.
         misfit: what `find_misfits` found about the camera.
-        scribe: makes the finding.
+        writer: makes the finding.
     """
     if misfit.kind == "size_alone":
         remedy = f"Correct width and height of the camera alone: {FIX.format('scale')} does it."
@@ -137,7 +137,7 @@ def note_misfit(number: int, misfit: Misfit, scribe: FindingWriter) -> AuditFind
         remedy = f"If the photographs were resized: {FIX.format('scale')}; if cropped: {FIX.format('crop')}."
     else:
         remedy = "Use the photographs that the model was made from, or make a model from these."
-    return scribe.note(misfit.kind, scribe.camera(number), misfit.what, remedy)
+    return writer.note(misfit.kind, writer.camera(number), misfit.what, remedy)
 
 
 def _is_sound(camera: Camera) -> bool:
@@ -147,12 +147,12 @@ def _is_sound(camera: Camera) -> bool:
     return bool(is_whole and is_sane and 0 < min(camera.width, camera.height) <= limits.LONGEST_PX)
 
 
-def _subject(cause: Cause, found: TrackObservations, scribe: FindingWriter) -> str:
+def _subject(cause: Cause, found: TrackObservations, writer: FindingWriter) -> str:
     if cause.camera_id is None:
         return "all images" if cause.best.kind in {"inverted_poses", "flipped_axes", "quaternion_order"} else "points3D"
     total = sum(image.camera_id == cause.camera_id for image in found.images)
     if len(cause.images) >= limits.MOST * total and total > 1:
-        return scribe.camera(cause.camera_id)
+        return writer.camera(cause.camera_id)
     return list_some(map(shown, cause.images), _NAMED)
 
 
@@ -161,7 +161,7 @@ def has_tracks(model: Reconstruction) -> bool:
     return bool(model.points.track_lengths.any())
 
 
-def check_in_view(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def check_in_view(model: Reconstruction, writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield one finding if fewer than 95 % of the points lie in view of two images; for models without tracks.
 
     Of many points, some are sampled evenly. Poses or K then do not belong to the points. The finding is an error below
@@ -188,7 +188,7 @@ def check_in_view(model: Reconstruction, scribe: FindingWriter) -> Iterator[Audi
     if best >= _SUSPECT:
         _, what, remedy = next(other for other in others if other[0] >= best - _ABOUT)
         message = f"{message}; {100 * best:.0f} % would be in view of two if {what}"
-    finding = scribe.note("out_of_view", "points3D", message, remedy)
+    finding = writer.note("out_of_view", "points3D", message, remedy)
     yield finding if best >= _SUSPECT or share < _WRONG else replace(finding, severity="warning")
 
 
@@ -204,7 +204,7 @@ def _in_view(points: Floats, cameras: Sequence[Camera], poses: hypotheses.Poses)
     return float((counts > 1).mean()), float(np.mean(behind))
 
 
-def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: FindingWriter) -> Iterator[AuditFinding]:
+def check_pairs(model: Reconstruction, paths: Mapping[int, str], writer: FindingWriter) -> Iterator[AuditFinding]:
     """Match pairs of photographs, and yield findings if they contradict the poses, or the depth of the points.
 
     A few pairs are matched. No finding for fewer than two photographs, or if no pair has enough matches. Neither if
@@ -213,7 +213,7 @@ def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: Finding
     Args:
         model: a model without tracks.
         paths: path of each photograph, by index in `model.images`; images that are not in it are left out.
-        scribe: makes the findings.
+        writer: makes the findings.
 
     Raises:
         OSError: the temporary folder cannot be written.
@@ -235,8 +235,8 @@ def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: Finding
         return
     if verdict and verdict.is_contradicted:
         share = f"{100 * verdict.agreement:.0f} % of what {verdict.num_pairs} pairs of photographs show fits the poses"
-        yield scribe.note("pairs_disagree", "poses", share + (f"; more if {verdict.cause}" if verdict.cause else ""))
+        yield writer.note("pairs_disagree", "poses", share + (f"; more if {verdict.cause}" if verdict.cause else ""))
     ratio = verdict.depth_ratio if verdict else None
     if ratio is not None and not _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]:
         message = f"points lie {ratio:.3g} times as far away as pairs of photographs show: wrong focal length or scale"
-        yield scribe.note("pairs_disagree", "points3D", message)
+        yield writer.note("pairs_disagree", "points3D", message)

@@ -61,7 +61,7 @@ class ImageMatchFindings:
     """Folder of the photographs; folders beside it are searched for photographs that match better."""
     sparse: Path
     """Folder of the model; other models near it are tried where the lens does not match."""
-    scribe: FindingWriter
+    writer: FindingWriter
     """Makes the findings, under the name of the patch."""
 
     def findings(self) -> Iterator[AuditFinding]:
@@ -83,9 +83,9 @@ class ImageMatchFindings:
         if self._blank and len(self._blank) >= limits.HALF * len(compared.rows):
             what = next(iter(self._blank.values()))
             message = f"{len(self._blank)} of {len(compared.rows)} photographs that were compared are {what}"
-            yield replace(self.scribe.note("blank", "photographs", message), severity="error")
+            yield replace(self.writer.note("blank", "photographs", message), severity="error")
         else:
-            yield from (self.scribe.note("blank", self._name(row), f"is {what}") for row, what in self._blank.items())
+            yield from (self.writer.note("blank", self._name(row), f"is {what}") for row, what in self._blank.items())
         others = [relate(self._camera(row).size, size) for row, size in compared.sizes.items()]
         num_odd = sum(not isinstance(relation, SameSize | ScaledSize) for relation in others)
         if num_odd >= limits.HALF * max(1, len(others)):  # which `check_sizes` reports
@@ -137,7 +137,7 @@ class ImageMatchFindings:
             yield mixed
         elif rows and alike < ALIKE and (chosen := self._best(rows, self._hypotheses())):
             message = f"{self._counted(rows)} none of the points that they should show; they are {chosen[0].words}"
-            yield self.scribe.note("other_pictures", self._subject(rows), message, chosen[0].remedy)
+            yield self.writer.note("other_pictures", self._subject(rows), message, chosen[0].remedy)
 
     def _sets(self) -> Iterator[set[int]]:
         """Yield sets of failing photographs: all if most fail, else those of each camera where most do."""
@@ -172,9 +172,9 @@ class ImageMatchFindings:
         seen = f"{self._counted(rows)} none of the points that they should show (correlation {usual:.2f}); "
         if chosen is None:
             seen += "turned, mirrored, shifted or of another folder they fit no better: they show another scene"
-            return self.scribe.note("other_pictures", self._subject(rows), seen)
+            return self.writer.note("other_pictures", self._subject(rows), seen)
         seen += f"they are {chosen[0].words} (correlation {chosen[1]:.2f} if read so)"
-        return self.scribe.note("other_pictures", self._subject(subject), seen, chosen[0].remedy)
+        return self.writer.note("other_pictures", self._subject(subject), seen, chosen[0].remedy)
 
     def _hypotheses(self) -> Iterator[Relabeling]:
         yield from relabelings.TURNED
@@ -211,14 +211,14 @@ class ImageMatchFindings:
             reading, partner = chosen[0], partners[chosen[0]]
             if partner in self._bad:
                 message = f"{seen}; {self._name(partner)} shows them: the two photographs are exchanged"
-                return self.scribe.note("photos_exchanged", name, message, reading.remedy)
+                return self.writer.note("photos_exchanged", name, message, reading.remedy)
             message = f"{seen}; {self._name(partner)} shows them: one photograph was copied over the other"
-            return self.scribe.note("other_content", name, message, "Copy the right photograph there again.")
+            return self.writer.note("other_content", name, message, "Copy the right photograph there again.")
         if chosen := self._best([row], relabelings.TURNED):
-            return self.scribe.note("other_content", name, f"{seen}; it is {chosen[0].words}", chosen[0].remedy)
+            return self.writer.note("other_content", name, f"{seen}; it is {chosen[0].words}", chosen[0].remedy)
         if moved := self._field_of({row}):
             return self._note_field({row}, moved)
-        return self.scribe.note(
+        return self.writer.note(
             "other_content", name, f"{seen}: it is another photograph, or something was before the lens"
         )
 
@@ -275,10 +275,10 @@ class ImageMatchFindings:
         if max(parts, key=lambda name: parts[name]) == "lens" and (mixed := self._mixed(rows)):
             return mixed
         far = f"elsewhere, by {field.size(view) * max(self.compared.sizes[min(rows)]):.2g} px on average"
-        message = f"{self._counted(rows)} their points {far}: they are {list_names(field, view)}"
+        message = f"{self._counted(rows)} their points {far}: they are {field_in_words(field, view)}"
         if len(rows) == 1:
-            message = f"shows its points {far}: it is {list_names(field, view)}"
-        found = self.scribe.note("displaced", self._subject(rows), message)
+            message = f"shows its points {far}: it is {field_in_words(field, view)}"
+        found = self.writer.note("displaced", self._subject(rows), message)
         return found if len(rows) > 2 else replace(found, severity="warning")
 
     def _mixed(self, rows: set[int], alike: float | None = None) -> AuditFinding | None:
@@ -310,7 +310,7 @@ class ImageMatchFindings:
             value, folder = max(near)
             message += f"; the model in {shown(str(folder))} fits them (correlation {value:.2f})"
             remedy = f"Train with the model in {folder}."
-        return self.scribe.note("lens_mix", self._subject(rows), message, remedy)
+        return self.writer.note("lens_mix", self._subject(rows), message, remedy)
 
     def _is_bent(self, part: MatchContext, rows: set[int], enough: float) -> bool:
         """Return whether the displacement of a pinhole's photographs is mostly lens distortion."""
@@ -331,12 +331,12 @@ class ImageMatchFindings:
         for row, ratios in sorted(finer.items()):
             if len(ratios) > 1 and (np.array(ratios) < _BLURRED).all():
                 message = f"is blurred: it has {100 * max(ratios):.0f} % of the fine detail that its neighbours show"
-                yield self.scribe.note("blurred", self._name(row), message)
+                yield self.writer.note("blurred", self._name(row), message)
 
     def _camera_id(self, row: int) -> int:
         """Return the camera that an image is judged with."""
         own = self.compared.images[row].camera_id
-        return self.scribe.alike.get(own, own)
+        return self.writer.alike.get(own, own)
 
     def _camera(self, row: int) -> Camera:
         return self.compared.cameras[self.compared.images[row].camera_id]
@@ -355,7 +355,7 @@ class ImageMatchFindings:
     def _subject(self, rows: Collection[int]) -> str:
         numbers = {self._camera_id(row) for row in rows}
         if len(rows) > 3 and len(numbers) < len({self._camera_id(row) for row in self._values}):
-            return ", ".join(map(self.scribe.camera, sorted(numbers)))
+            return ", ".join(map(self.writer.camera, sorted(numbers)))
         return "photographs" if len(rows) > 3 else list_some(map(self._name, sorted(rows)))
 
 
@@ -378,7 +378,7 @@ def is_left_behind(compared: MatchContext, rows: Collection[int]) -> bool | None
     return as_is < ALIKE <= max(seen.mean(dict.fromkeys(rows, reading)) for reading in relabelings.LEFT_BEHIND)
 
 
-def list_names(field: DisplacementField, view: MatchView) -> str:
+def field_in_words(field: DisplacementField, view: MatchView) -> str:
     """Return what a displacement field does to photographs in words, the largest part first.
 
     Parts of 30 % of the largest or less are left out. The text is empty for a field without displacement.

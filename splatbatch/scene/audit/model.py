@@ -61,7 +61,7 @@ _SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
 
 
 def check_model(
-    model: Reconstruction, scribe: FindingWriter, evaluation: Evaluation, num_held_out: int
+    model: Reconstruction, writer: FindingWriter, evaluation: Evaluation, num_held_out: int
 ) -> Iterator[AuditFinding]:
     """Yield findings about the images of a model, then about its points; none for an intact model.
 
@@ -69,7 +69,7 @@ def check_model(
 
     Args:
         model: model of a patch, read with its tracks.
-        scribe: makes the findings.
+        writer: makes the findings.
         evaluation: hold-out settings of the patch.
         num_held_out: number of the patch's photographs that are held out.
 
@@ -78,23 +78,23 @@ def check_model(
     """
     count = len(model.images)
     if count == 0:
-        yield scribe.note("no_images", "images", "0 images: the patch is empty")
+        yield writer.note("no_images", "images", "0 images: the patch is empty")
     elif (left := count - num_held_out) < _LEAST_TRAINED:
         message = f"{plural(count, 'image')}, of which {num_held_out} held out: {left} left to train from"
-        yield scribe.note("too_few_images", "images", message)
+        yield writer.note("too_few_images", "images", message)
     elif evaluation.holdout_list is None and count < evaluation.holdout_every and num_held_out < 2:
         few = f"{plural(count, 'image')}, fewer than evaluation.holdout_every ({evaluation.holdout_every})"
-        yield scribe.note("few_images", "images", f"{few}: {'only 1' if num_held_out else 'none'} is held out")
+        yield writer.note("few_images", "images", f"{few}: {'only 1' if num_held_out else 'none'} is held out")
     for name, count in Counter(image.name for image in model.images).items():
         if count > 1:
             ids = ", ".join(str(image.id) for image in model.images if image.name == name)
-            yield scribe.note("duplicate_name", shown(name), f"{count} images have this name (ids {ids})")
-    yield from _check_poses(model.images, scribe)
+            yield writer.note("duplicate_name", shown(name), f"{count} images have this name (ids {ids})")
+    yield from _check_poses(model.images, writer)
     if model.images:
-        yield from _check_points(model.points, {image.id for image in model.images}, scribe)
+        yield from _check_points(model.points, {image.id for image in model.images}, writer)
 
 
-def check_overlap(model: Reconstruction, scribe: FindingWriter, holdout: Collection[str]) -> Iterator[AuditFinding]:
+def check_overlap(model: Reconstruction, writer: FindingWriter, holdout: Collection[str]) -> Iterator[AuditFinding]:
     """Yield one finding if training photographs see a fifth of the surface or more from fewer than three places.
 
     The fifth is `OVERLAP_TOLD`. No finding where the share cannot be computed: too few points, or no photograph to
@@ -102,33 +102,33 @@ def check_overlap(model: Reconstruction, scribe: FindingWriter, holdout: Collect
 
     Args:
         model: model of a patch.
-        scribe: makes the finding.
+        writer: makes the finding.
         holdout: names of the photographs that are held out; empty: none.
     """
     share = share_seen_by_few(model, holdout)
     if share is not None and share >= OVERLAP_TOLD:
         message = f"training photographs see {100 * share:.0f} % of the surface from fewer than three places"
         message += ": there the splat is 5 to 10 dB worse, and more steps do not help"
-        remedy = f"Take more photographs: `splatbatch plan-capture {shown(scribe.patch)}` plans them."
-        yield scribe.note("little_overlap", "overlap", message, remedy)
+        remedy = f"Take more photographs: `splatbatch plan-capture {shown(writer.patch)}` plans them."
+        yield writer.note("little_overlap", "overlap", message, remedy)
 
 
-def _check_poses(images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
+def _check_poses(images: tuple[Image, ...], writer: FindingWriter) -> Iterator[AuditFinding]:
     for image in images:
         pose = (*image.quat, *image.translation)
         is_finite = all(map(math.isfinite, pose))
         if is_finite and not any(image.quat):
-            yield scribe.note("no_pose", shown(image.name), "has no pose (its quaternion is 0, 0, 0, 0)")
+            yield writer.note("no_pose", shown(image.name), "has no pose (its quaternion is 0, 0, 0, 0)")
         elif not is_finite or (max(map(abs, pose)) > _HUGE and not np.isfinite(image.center()).all()):
             why = "too large" if is_finite else "not finite"
             message = f"pose is {why}: quaternion {_spell(image.quat)}, translation {_spell(image.translation)}"
-            yield scribe.note("bad_pose", shown(image.name), message)
+            yield writer.note("bad_pose", shown(image.name), message)
 
 
-def _check_points(points: Points, image_ids: set[int], scribe: FindingWriter) -> Iterator[AuditFinding]:
+def _check_points(points: Points, image_ids: set[int], writer: FindingWriter) -> Iterator[AuditFinding]:
     total = len(points)
     if total == 0:
-        yield scribe.note("no_points", "points3D", "the model has no points")
+        yield writer.note("no_points", "points3D", "the model has no points")
         return
     is_finite = np.isfinite(points.xyz)
     for is_bad, what in (
@@ -139,7 +139,7 @@ def _check_points(points: Points, image_ids: set[int], scribe: FindingWriter) ->
         ),
     ):
         if num_bad := int(is_bad.any(axis=1).sum()):
-            yield scribe.note("bad_points", "points3D", f"{num_bad} of {total} points {what}")
+            yield writer.note("bad_points", "points3D", f"{num_bad} of {total} points {what}")
     tracks = points.tracks
     assert tracks is not None  # noqa: S101 - see check_model
     is_ours = np.isin(tracks.image_ids, np.fromiter(image_ids, np.uint32, len(image_ids)))
@@ -151,71 +151,71 @@ def _check_points(points: Points, image_ids: set[int], scribe: FindingWriter) ->
             else "Training needs no tracks (which images see which point), but geometry and colours of photographs"
             " cannot be checked without them."
         )
-        yield scribe.note("unseen_points", "points3D", message, remedy)
+        yield writer.note("unseen_points", "points3D", message, remedy)
 
 
 def _spell(facts: Sequence[str | float]) -> str:
     return ", ".join(fact if isinstance(fact, str) else f"{fact:.7g}" for fact in facts)
 
 
-def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def check_camera(camera: Camera, writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about a camera's model, size, parameters, focal length, principal point and distortion.
 
     A wrong size, or a wrong number or value of parameters, ends the check there. Panoramas and unknown models have no
     focal length, principal point or distortion to check.
     """
-    subject, model = scribe.camera(camera.id), CAMERA_MODELS.get(camera.model)
-    if camera.model not in scribe.rules.camera_models | scribe.rules.undistorts:
-        why, remedy = f"; {scribe.rules.name} takes {', '.join(sorted(scribe.rules.camera_models))}", ""
+    subject, model = writer.camera(camera.id), CAMERA_MODELS.get(camera.model)
+    if camera.model not in writer.rules.camera_models | writer.rules.undistorts:
+        why, remedy = f"; {writer.rules.name} takes {', '.join(sorted(writer.rules.camera_models))}", ""
         if known := misspelt(camera.model):
             why, remedy = f", which COLMAP spells {known}", f"Write {known} in cameras.txt."
-        yield scribe.note("unsupported_model", subject, f"camera model {shown(camera.model)}{why}", remedy)
+        yield writer.note("unsupported_model", subject, f"camera model {shown(camera.model)}{why}", remedy)
     if not all(0 < side <= limits.LONGEST_PX for side in camera.size):
-        yield scribe.note("bad_camera_size", subject, f"its size of {size_text(camera.size)} px is impossible")
+        yield writer.note("bad_camera_size", subject, f"its size of {size_text(camera.size)} px is impossible")
     elif model is not None and len(model.params) != len(camera.params):
         message = (
             f"{len(camera.params)} parameters, but {model.name} has {len(model.params)}: {', '.join(model.params)}"
         )
-        yield scribe.note("params_count", subject, message)
+        yield writer.note("params_count", subject, message)
     elif not all(map(math.isfinite, camera.params)):
         values = ", ".join(f"{value:g}" for value in camera.params)
-        yield scribe.note("bad_params", subject, f"some of its parameters are no finite numbers: {values}")
+        yield writer.note("bad_params", subject, f"some of its parameters are no finite numbers: {values}")
     elif camera.has_center:
-        yield from _check_pinhole(camera, subject, scribe)
-        if camera.model in scribe.rules.undistorts and is_distorted(camera):
-            yield _check_distortion(camera, subject, scribe)
+        yield from _check_pinhole(camera, subject, writer)
+        if camera.model in writer.rules.undistorts and is_distorted(camera):
+            yield _check_distortion(camera, subject, writer)
 
 
-def _check_distortion(camera: Camera, subject: str, scribe: FindingWriter) -> AuditFinding:
+def _check_distortion(camera: Camera, subject: str, writer: FindingWriter) -> AuditFinding:
     try:
         straight = undistorted_camera(camera)
     except SceneError as error:
-        return scribe.note("unsupported_model", subject, error.message.removeprefix(f"camera {camera.id}: "))
+        return writer.note("unsupported_model", subject, error.message.removeprefix(f"camera {camera.id}: "))
     message = f"{camera.model}; undistorted, {size_text(camera.size)} px become {size_text(straight.size)} px"
-    return scribe.note("distorted", subject, message)
+    return writer.note("distorted", subject, message)
 
 
-def _check_pinhole(camera: Camera, subject: str, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def _check_pinhole(camera: Camera, subject: str, writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about focal lengths, then about the principal point."""
     ratios = [focal / max(camera.size) for focal in (camera.fx, camera.fy)]
     value = f"fx {camera.fx:.6g}, fy {camera.fy:.6g} px at {size_text(camera.size)}"
     if not all(_POSSIBLE[0] <= ratio <= _POSSIBLE[1] for ratio in ratios):
-        yield scribe.note("impossible_focal", subject, f"focal length is impossible: {value}")
+        yield writer.note("impossible_focal", subject, f"focal length is impossible: {value}")
     elif not all(_USUAL[0] <= ratio <= _USUAL[1] for ratio in ratios):
         message = f"focal length is {min(ratios):.3g} times the longer side: {value}"
-        yield scribe.note("unusual_focal", subject, message, f"Compare with the lens. If wrong: {REPAIR}")
+        yield writer.note("unusual_focal", subject, message, f"Compare with the lens. If wrong: {REPAIR}")
     elif not 1 / _MAX_STRETCH <= camera.fx / camera.fy <= _MAX_STRETCH:
         message = f"pixels are not square: {value}"
-        yield scribe.note("unusual_focal", subject, message, f"Unless the photographs were stretched: {REPAIR}")
+        yield writer.note("unusual_focal", subject, message, f"Unless the photographs were stretched: {REPAIR}")
     shares = (camera.cx / camera.width, camera.cy / camera.height)
     where = f"principal point ({camera.cx:.6g}, {camera.cy:.6g}) in an image of {size_text(camera.size)} px"
     if not all(0 < share < 1 for share in shares):
-        yield scribe.note("principal_point_outside", subject, f"{where} lies outside")
+        yield writer.note("principal_point_outside", subject, f"{where} lies outside")
     elif not all(_CENTRAL[0] <= share <= _CENTRAL[1] for share in shares):
-        yield scribe.note("principal_point_far", subject, f"{where} is far from the centre")
+        yield writer.note("principal_point_far", subject, f"{where} is far from the centre")
 
 
-def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def check_rigs(model: Reconstruction, writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield at most one finding about rigs and frames; none for a model without these two files.
 
     `broken_rigs`: one file is missing or unreadable, or the files do not fit the images and cameras. `rigs_differ`:
@@ -224,19 +224,19 @@ def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFi
     try:
         rigs = read_rigs(model.folder)
     except ModelError as error:
-        yield scribe.note("broken_rigs", shown(error.path.name), shown(error.what))
+        yield writer.note("broken_rigs", shown(error.path.name), shown(error.what))
         return
     if rigs is None:
         return
     if what := rigs.misfit(model.images, model.cameras):
-        yield scribe.note("broken_rigs", "frames", what)
+        yield writer.note("broken_rigs", "frames", what)
     elif moved := _moved_by_rigs(rigs, model.images):
         name, (degrees, share) = max(moved.items(), key=lambda item: item[1])
         message = (
             f"{len(moved)} of {len(model.images)} images have other poses in frames and rigs than in images:"
             f" {shown(name)} differs by {degrees:.2g} degrees and {percent(share)} of the scene"
         )
-        yield scribe.note("rigs_differ", "frames", message)
+        yield writer.note("rigs_differ", "frames", message)
 
 
 def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[float, float]]:
@@ -290,7 +290,7 @@ def _extent(images: tuple[Image, ...]) -> float:
 
 
 def check_drift(
-    images: tuple[Image, ...], cameras: Mapping[int, Camera], source: SourceModel, scribe: FindingWriter
+    images: tuple[Image, ...], cameras: Mapping[int, Camera], source: SourceModel, writer: FindingWriter
 ) -> Iterator[AuditFinding]:
     """Yield findings about images of a patch that differ from the source reconstruction; images are matched by name.
 
@@ -302,7 +302,7 @@ def check_drift(
     for image in images:
         original = source.images.get(image.name)
         if original is None:
-            yield scribe.note("not_in_source", shown(image.name), "the source reconstruction has no such image")
+            yield writer.note("not_in_source", shown(image.name), "the source reconstruction has no such image")
             continue
         if (image.quat, image.translation) != (original.quat, original.translation):
             with np.errstate(all="ignore"):
@@ -315,14 +315,14 @@ def check_drift(
                     else "all cameras of the source are in one place"
                 )
                 message = f"{moved:.3g} units ({share}) and {math.degrees(turned):.2g} degrees away"
-                yield scribe.note("pose_drift", shown(image.name), f"its pose is {message} from that in the source")
+                yield writer.note("pose_drift", shown(image.name), f"its pose is {message} from that in the source")
         pair = (image.camera_id, original.camera_id)
         if pair not in seen:
             seen.add(pair)
-            yield from _check_camera(cameras[pair[0]], source.cameras[pair[1]], scribe)
+            yield from _check_drift(cameras[pair[0]], source.cameras[pair[1]], writer)
 
 
-def _check_camera(camera: Camera, original: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def _check_drift(camera: Camera, original: Camera, writer: FindingWriter) -> Iterator[AuditFinding]:
     if (camera.model, camera.width, camera.height) != (original.model, original.width, original.height):
         message = f"{_spell_size(camera)} in the patch, {_spell_size(original)} in the source"
     elif any(
@@ -332,14 +332,14 @@ def _check_camera(camera: Camera, original: Camera, scribe: FindingWriter) -> It
         message = f"parameters {_spell(camera.params)} in the patch, {_spell(original.params)} in the source"
     else:
         return
-    yield scribe.note("camera_drift", f"camera {camera.id}", message)
+    yield writer.note("camera_drift", f"camera {camera.id}", message)
 
 
 def _spell_size(camera: Camera) -> str:
     return f"{camera.model} {camera.width}x{camera.height}"
 
 
-def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
+def check_beside(patch: Patch, images: tuple[Image, ...], writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about what lies beside the model of a patch.
 
     `several_models`: other numbered models lie in the same folder. `formats_differ`: .txt and .bin files differ, or one
@@ -349,7 +349,7 @@ def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter)
     Args:
         patch: the patch.
         images: images of its model.
-        scribe: makes the findings.
+        writer: makes the findings.
 
     Raises:
         PermissionError: a numbered folder beside the model may not be entered.
@@ -359,17 +359,17 @@ def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter)
         others = ", ".join(f"{path.name} ({plural(count, 'image')})" for path, count in counts if path != patch.sparse)
         own = next((count for path, count in counts if path == patch.sparse), 0)
         message = f"{patch.sparse.name} with {plural(own, 'image')}, the most, is trained; not trained: {others}"
-        yield scribe.note("several_models", shown(str(patch.sparse.parent)), message)
-    yield from _check_formats(patch.sparse, scribe)
+        yield writer.note("several_models", shown(str(patch.sparse.parent)), message)
+    yield from _check_formats(patch.sparse, writer)
     if is_folder(patch.images) and patch.images.resolve().parent in patch.sparse.resolve().parents[:2]:
         there = photographs_below(patch.images)
         known = {image.name for image in images} & set(there)
         if known and len(known) < limits.REGISTERED * len(there):
             message = f"only {len(known)} of the {len(there)} photographs in this folder have a pose in the model"
-            yield scribe.note("unregistered", shown(str(patch.images)), message)
+            yield writer.note("unregistered", shown(str(patch.images)), message)
 
 
-def _check_formats(sparse: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def _check_formats(sparse: Path, writer: FindingWriter) -> Iterator[AuditFinding]:
     if not all((sparse / f"{part}.{suffix}").is_file() for part in PARTS for suffix in ("bin", "txt")):
         return
     try:
@@ -377,7 +377,7 @@ def _check_formats(sparse: Path, scribe: FindingWriter) -> Iterator[AuditFinding
     except ModelError as error:
         what = f"{error.path.name} cannot be read: {error.what}"
     if what:
-        yield scribe.note("formats_differ", shown(str(sparse)), f"text and binary model differ: {shown(what)}")
+        yield writer.note("formats_differ", shown(str(sparse)), f"text and binary model differ: {shown(what)}")
 
 
 def _difference(sparse: Path) -> str:

@@ -69,7 +69,7 @@ class AuditedImage:
     """Header of the photograph, or why it cannot be read; None where there is no file of exactly this name."""
 
 
-def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def check_photos(shots: list[AuditedImage], images: Path, writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about photograph files: missing, misspelt, unreadable, or of unusual pixel format or orientation.
 
     Sizes are left to `check_sizes`. If most photographs are missing, at least two, and as many unknown ones lie there,
@@ -78,16 +78,16 @@ def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter)
     Args:
         shots: images of a model.
         images: folder of the photographs.
-        scribe: makes the findings.
+        writer: makes the findings.
     """
-    renamed = list(_renamed(shots, images, scribe))
+    renamed = list(_renamed(shots, images, writer))
     yield from renamed
     for shot in shots:
         match shot.place, shot.header:
             case FoundPhotograph(), ImageHeader() as photo:
-                yield from _check_photo(shot, photo, scribe)
+                yield from _check_photo(shot, photo, writer)
             case FoundPhotograph(), Unreadable() as fault:
-                yield scribe.note(
+                yield writer.note(
                     f"{fault.fault}_image", shown(shot.image.name), f"cannot be read: {shown(fault.what)}"
                 )
             case MisspeltName(actual, "NFC" | "NFD" as form), _:
@@ -95,20 +95,20 @@ def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter)
                 remedy = (
                     f"Rename the files to the model's form: convmv -f utf8 -t utf8 --{form.lower()} -r --notest IMAGES."
                 )
-                yield scribe.note("unicode_form", shown(shot.image.name), message, remedy)
+                yield writer.note("unicode_form", shown(shot.image.name), message, remedy)
             case MisspeltName(actual), _:
-                yield scribe.note("wrong_case", shown(shot.image.name), f"is called {shown(actual)} on disk")
+                yield writer.note("wrong_case", shown(shot.image.name), f"is called {shown(actual)} on disk")
             case MissingPhotograph(_, elsewhere), _ if elsewhere:
                 message = f"no such file; but {shown(elsewhere)} is there"
                 remedy = "Move the files to where the image names in the model say, or rename the images in the model."
-                yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
+                yield writer.note("missing_image", shown(shot.image.name), message, remedy)
             case MissingPhotograph(similar), _ if not renamed:
                 message = "no such file" + (f"; there is {shown(similar)}" if similar else "")
                 remedy = "Copy the photograph there, or make a model without it: splatbatch reconstruct IMAGES."
-                yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
+                yield writer.note("missing_image", shown(shot.image.name), message, remedy)
 
 
-def _renamed(shots: list[AuditedImage], images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def _renamed(shots: list[AuditedImage], images: Path, writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield one finding where most photographs are missing and as many files lie there that the model lacks."""
     absent = [
         shot.image.name for shot in shots if isinstance(shot.place, MissingPhotograph) and not shot.place.elsewhere
@@ -124,20 +124,20 @@ def _renamed(shots: list[AuditedImage], images: Path, scribe: FindingWriter) -> 
         f" {len(unknown)} photographs there are not in the model, for example {shown(unknown[0])}"
     )
     remedy = "If the photographs were renamed, undo that; else make a model: splatbatch reconstruct IMAGES."
-    yield scribe.note("missing_image", shown(str(images)), message, remedy)
+    yield writer.note("missing_image", shown(str(images)), message, remedy)
 
 
-def _check_photo(shot: AuditedImage, photo: ImageHeader, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def _check_photo(shot: AuditedImage, photo: ImageHeader, writer: FindingWriter) -> Iterator[AuditFinding]:
     subject = shown(shot.image.name)
     for trait in photo.traits:
         kind, message = _TRAITS[trait]
-        yield scribe.note(kind, subject, message)
+        yield writer.note(kind, subject, message)
     if photo.orientation != 1 and photo.size == shot.camera.size:
         message = f"EXIF orientation is {photo.orientation}, but the camera fits the pixels as stored"
-        yield scribe.note("exif_orientation", subject, message)
+        yield writer.note("exif_orientation", subject, message)
 
 
-def check_pairing(images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def check_pairing(images: Path, writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about file names in a photograph folder and its reduced copies (images_2, images_4, images_8).
 
     `name_clash`: files differ only in their extension, or files of one name in several sub-folders have a single copy.
@@ -148,25 +148,25 @@ def check_pairing(images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]
     if not siblings:
         return
     originals = photographs_below(images)
-    yield from _check_clashes(images, originals, scribe)
+    yield from _check_clashes(images, originals, writer)
     for sibling in siblings:
         copies = photographs_below(sibling)
-        yield from _check_clashes(sibling, copies, scribe)
-        yield from _check_shift((images, originals), (sibling, copies), scribe)
+        yield from _check_clashes(sibling, copies, writer)
+        yield from _check_shift((images, originals), (sibling, copies), writer)
 
 
-def _check_clashes(folder: Path, names: list[str], scribe: FindingWriter) -> Iterator[AuditFinding]:
+def _check_clashes(folder: Path, names: list[str], writer: FindingWriter) -> Iterator[AuditFinding]:
     stems = Counter(map(_stem, names))
     for stem in sorted(stem for stem, count in stems.items() if count > 1):
         alike = ", ".join(shown(name) for name in names if _stem(name) == stem)
         subject = f"{folder.name}/{shown(stem)}"
-        yield scribe.note(
+        yield writer.note(
             "name_clash", subject, f"several files differ only in their extension: {alike}", "Rename all files but one."
         )
 
 
 def _check_shift(
-    ours: tuple[Path, list[str]], theirs: tuple[Path, list[str]], scribe: FindingWriter
+    ours: tuple[Path, list[str]], theirs: tuple[Path, list[str]], writer: FindingWriter
 ) -> Iterator[AuditFinding]:
     (images, originals), (sibling, copies) = ours, theirs
     stems, copied = set(map(_stem, originals)), set(map(_stem, copies))
@@ -177,7 +177,7 @@ def _check_shift(
     for name in merged:
         message = f"{flat[name]} photographs of {images.name}/ have this name in sub-folders, but only one copy exists"
         remedy = f"Make {sibling.name}/ again with the sub-folders of {images.name}/."
-        yield scribe.note("name_clash", f"{sibling.name}/{shown(name)}", message, remedy)
+        yield writer.note("name_clash", f"{sibling.name}/{shown(name)}", message, remedy)
     lacks, extra = sorted(stems - copied), sorted(copied - stems)
     message = (
         f"{len(copies)} files here, {len(originals)} in {images.name}/: {_spell(lacks, 'lacks')}{_spell(extra, 'has')}"
@@ -185,7 +185,7 @@ def _check_shift(
     unlike = next((pair for pair in zip(originals, copies, strict=False) if _stem(pair[0]) != _stem(pair[1])), None)
     message += "in order, {} is paired with {}".format(*map(shown, unlike)) if unlike else "the last have no partner"
     remedy = f"Make {sibling.name}/ again from {images.name}/, or remove it; pair files by name, never in order."
-    yield scribe.note("shifted_pairing", f"{sibling.name}/", message, remedy)
+    yield writer.note("shifted_pairing", f"{sibling.name}/", message, remedy)
 
 
 def _spell(stems: list[str], verb: str) -> str:
@@ -197,7 +197,7 @@ def _stem(name: str) -> str:
 
 
 def check_masks(
-    masks: Mapping[str, Path], shots: list[AuditedImage], headers: Headers, scribe: FindingWriter, *, every: bool
+    masks: Mapping[str, Path], shots: list[AuditedImage], headers: Headers, writer: FindingWriter, *, every: bool
 ) -> Iterator[AuditFinding]:
     """Yield findings about masks that are unreadable, unlike their photograph in shape, or ignore 98 % or more of it.
 
@@ -205,7 +205,7 @@ def check_masks(
         masks: path of each mask, by the name of its photograph; photographs without a mask are not in it.
         shots: images of the model.
         headers: headers that were already read, those of all masks among them.
-        scribe: makes the findings.
+        writer: makes the findings.
         every: decode all masks; otherwise up to 15, evenly taken, and those whose small file suggests a single colour,
             until 64 are decoded.
 
@@ -219,34 +219,34 @@ def check_masks(
         mask = headers.of(str(path))
         if isinstance(mask, Unreadable):
             message = f"the mask of {shown(shot.image.name)} cannot be read: {shown(mask.what)}"
-            yield scribe.note("unreadable_mask", _named(path), message)
+            yield writer.note("unreadable_mask", _named(path), message)
         elif isinstance(mask, ImageHeader):
             photo = shot.header
             if isinstance(photo, ImageHeader) and not isinstance(relate(photo.size, mask.size), SameSize | ScaledSize):
                 sizes = f"{size_text(mask.size)} px; photograph {shown(shot.image.name)} has {size_text(photo.size)} px"
-                yield scribe.note("mask_size", _named(path), sizes)
+                yield writer.note("mask_size", _named(path), sizes)
             # os.stat, because thousands of masks are checked
             may_be_black = os.stat(path).st_size < mask.width * mask.height / _PIXELS_PER_BYTE + _HEAD  # noqa: PTH116
             if every or not at % step or (may_be_black and num_decoded < _MOST_DECODED):
                 num_decoded += 1
-                yield from _check_values(shot, path, scribe)
+                yield from _check_values(shot, path, writer)
 
 
-def _check_values(shot: AuditedImage, path: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def _check_values(shot: AuditedImage, path: Path, writer: FindingWriter) -> Iterator[AuditFinding]:
     values, name = mask_values(path), shown(shot.image.name)
     if values is None or values.ignored < _MOST_IGNORED:
         return
     if 0 < values.brightest < MASK_COUNTS:
         message = f"the values of the mask are 0 to {values.brightest} only: nothing of {name} is trained"
         remedy = f"Masks must hold 0 and 255: multiply the values by {255 // values.brightest}."
-        yield scribe.note("mask_values", _named(path), message, remedy)
+        yield writer.note("mask_values", _named(path), message, remedy)
     elif values.brightest == 0:
-        yield scribe.note("black_mask", _named(path), f"is black all over: nothing of {name} is trained")
+        yield writer.note("black_mask", _named(path), f"is black all over: nothing of {name} is trained")
     else:
-        yield scribe.note("mask_share", _named(path), f"ignores {100 * values.ignored:.1f} % of {name}")
+        yield writer.note("mask_share", _named(path), f"ignores {100 * values.ignored:.1f} % of {name}")
 
 
-def check_mask_names(masks: Path, images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
+def check_mask_names(masks: Path, images: Path, writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield one finding if some masks match no photograph; none for a folder without photographs.
 
     The mask of photo.jpg is called photo.jpg.png or photo.png.
@@ -254,7 +254,7 @@ def check_mask_names(masks: Path, images: Path, scribe: FindingWriter) -> Iterat
     Args:
         masks: folder of the masks.
         images: folder of the photographs.
-        scribe: makes the finding.
+        writer: makes the finding.
     """
     names = photographs_below(masks)
     photographs = photographs_below(images)
@@ -263,7 +263,7 @@ def check_mask_names(masks: Path, images: Path, scribe: FindingWriter) -> Iterat
     if photographs and lost:
         message = f"{len(lost)} of {len(names)} masks belong to no photograph: {list_some(map(shown, lost))}"
         remedy = f"Name masks after photographs: {shown(photographs[0])}.png, or {shown(_stem(photographs[0]))}.png."
-        yield scribe.note("mask_names", shown(str(masks)), message, remedy)
+        yield writer.note("mask_names", shown(str(masks)), message, remedy)
 
 
 def _named(path: Path) -> str:
@@ -312,7 +312,7 @@ def camera_rows(patch: str, shots: list[AuditedImage], alike: Mapping[int, int])
 
 
 def check_sizes(
-    shots: list[AuditedImage], rows: tuple[CameraRow, ...], scribe: FindingWriter, divisor: int = 1
+    shots: list[AuditedImage], rows: tuple[CameraRow, ...], writer: FindingWriter, divisor: int = 1
 ) -> Iterator[AuditFinding]:
     """Yield findings about sizes: cameras whose photographs differ in size, then photographs unlike their camera.
 
@@ -322,7 +322,7 @@ def check_sizes(
     Args:
         shots: images of the model.
         rows: the cameras of these images.
-        scribe: makes the findings.
+        writer: makes the findings.
         divisor: factor by which photographs are expected to be smaller than their camera: 4 in images_4; 1: equal.
     """
     as_meant = ScaledSize(1 / divisor)
@@ -330,7 +330,7 @@ def check_sizes(
     for row in (row for row in sound if len(row.sizes) > 1):
         seen = ", ".join(f"{count} of {size_text(size)}" for size, count in row.sizes)
         message = f"its photographs have {len(row.sizes)} sizes: {seen}; the model says {size_text(row.size)}"
-        yield scribe.note("mixed_sizes", _camera_named(row), message)
+        yield writer.note("mixed_sizes", _camera_named(row), message)
     alike = [row for row in sound if len(row.sizes) == 1]
     for row in alike[1:]:
         if any(_differ(alike[0], row, axis) for axis in (0, 1)):
@@ -339,7 +339,7 @@ def check_sizes(
                 for each in (alike[0], row)
             )
             message = f"photographs are reduced by different factors: {ratios}"
-            yield scribe.note("unlike_ratios", f"{_camera_named(alike[0])}, {_camera_named(row)}", message)
+            yield writer.note("unlike_ratios", f"{_camera_named(alike[0])}, {_camera_named(row)}", message)
     for shot in shots:
         photo, camera = shot.header, shot.camera.size
         if isinstance(photo, ImageHeader) and min(camera) > 0:
@@ -347,7 +347,7 @@ def check_sizes(
             if relation not in {SameSize(), as_meant}:
                 kind, what, remedy = _describe(relation, photo)
                 sizes = f"{size_text(photo.size)} px, but camera {shot.camera.id} says {size_text(camera)}"
-                yield scribe.note(kind, shown(shot.image.name), f"{sizes}: {what}", remedy)
+                yield writer.note(kind, shown(shot.image.name), f"{sizes}: {what}", remedy)
 
 
 def _differ(one: CameraRow, other: CameraRow, axis: int) -> bool:
