@@ -173,7 +173,7 @@ class ImageMatchFindings:
         if chosen is None:
             seen += "turned, mirrored, shifted or of another folder they fit no better: they show another scene"
             return self.writer.note("other_pictures", self._subject(rows), seen)
-        seen += f"they are {chosen[0].words} (correlation {chosen[1]:.2f} if read so)"
+        seen += f"they are {chosen[0].words} (read that way, their correlation is {chosen[1]:.2f})"
         return self.writer.note("other_pictures", self._subject(subject), seen, chosen[0].remedy)
 
     def _hypotheses(self) -> Iterator[Relabeling]:
