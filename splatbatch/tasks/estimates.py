@@ -246,7 +246,22 @@ class Forecast:
         return f"expected to take about {clock(self.seconds)}: {self.patches}, {self.basis}"
 
 
-def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, MemoryEstimate]) -> Forecast:
+def training_times(batch: Batch) -> list[tuple[float, int]]:
+    """Return seconds and steps of the trained patches of a batch, of those on the device that it trains on now.
+
+    Raises:
+        LaterFormatError: a later version of splatbatch wrote a manifest (result.json).
+    """
+    on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
+    return [(result.seconds or 0.0, result.step or 0) for _, result in past_trainings(batch, on_cpu=on_cpu)]
+
+
+def forecast(
+    batch: Batch,
+    names: Sequence[str],
+    footprints: Mapping[str, MemoryEstimate],
+    done: Sequence[tuple[float, int]] | None = None,
+) -> Forecast:
     """Return how long the named tasks of a batch will take: by trained patches, else by the model of training time.
 
     If all tasks state their own expected duration, such as stages of a reconstruction, these are added up.
@@ -256,6 +271,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
         names: names of the tasks.
         footprints: memory estimates by task name; without trained patches, tasks that have none count with the mean
             time of the others. If all have none, the duration is unknown.
+        done: result of `training_times`, for callers that ask often; None: it is read now.
 
     Raises:
         ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
@@ -272,7 +288,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     # on the CPU all steps count: what takes more than an hour there must be asked for, see `check_place`
     steps = {name: one.training.max_steps if on_cpu else one.expected_steps() for name, one in recipes.items()}
     slots = num_slots(batch.config, footprints.values())
-    done = [(result.seconds or 0.0, result.step or 0) for _, result in past_trainings(batch, on_cpu=on_cpu)]
+    done = training_times(batch) if done is None else done
     if (step_s := seconds_per_step(done)) is not None:
         seconds = [step_s * one for one in steps.values()]
         basis = f"based on {plural(len(done), 'trained patch', 'es')}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +18,7 @@ def test_a_task_fits_by_its_own_forecast_and_not_by_that_of_another_with_as_many
 ) -> None:
     batch.make("p0", "p1")
 
-    def forecast(_: Batch, names: Sequence[str], __: Mapping[str, object]) -> SimpleNamespace:
+    def forecast(_: Batch, names: Sequence[str], *__: object) -> SimpleNamespace:
         return SimpleNamespace(seconds={"p0": 60.0, "p1": 7200.0}[names[0]])
 
     monkeypatch.setattr(time_left, "forecast", forecast)

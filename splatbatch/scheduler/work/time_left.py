@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.estimates import forecast
+from splatbatch.tasks.estimates import forecast, training_times
 from splatbatch.tasks.task import Task
 
 ENDS_AT = "SLURM_JOB_END_TIME"
@@ -16,7 +16,7 @@ ENDS_AT = "SLURM_JOB_END_TIME"
 MARGIN_S = 20.0
 """Seconds in addition to `limits.grace_s` that are kept for writing records before the engine ends the worker."""
 ASKED_EVERY_S = 60.0
-"""Seconds after which the duration of a task is estimated again."""
+"""Seconds after which the times of trained patches, by which durations are estimated, are read again."""
 
 
 def end_of(for_s: float | None) -> float:
@@ -36,8 +36,9 @@ class TimeLeft:
     batch: Batch
     end: float = math.inf
     """End by `time.monotonic()`, in seconds; infinite: no limit."""
-    _known: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Expected seconds of each task by name, and the time of that forecast."""
+    _done: list[tuple[float, int]] = field(default_factory=list)
+    """Seconds and steps of the trained patches, as read at `_asked_at`."""
+    _asked_at: float = -math.inf
 
     @classmethod
     def of(cls, batch: Batch, for_s: float | None) -> TimeLeft:
@@ -67,11 +68,10 @@ class TimeLeft:
         """
         if self.end == math.inf:
             return True
-        name, now = task.name, time.monotonic()
-        if name not in self._known or now - self._known[name][1] > ASKED_EVERY_S:
-            footprints = {name: task.memory_estimate} if task.memory_estimate else {}
-            self._known[name] = (forecast(self.batch, [name], footprints).seconds or 0.0, now)
-        return self._left_s() > self._known[name][0]
+        if (now := time.monotonic()) > self._asked_at + ASKED_EVERY_S:
+            self._done, self._asked_at = training_times(self.batch), now
+        footprints = {task.name: task.memory_estimate} if task.memory_estimate else {}
+        return self._left_s() > (forecast(self.batch, [task.name], footprints, self._done).seconds or 0.0)
 
     def _left_s(self) -> float:
         return self.end - time.monotonic() - self.batch.config.limits.grace_s - MARGIN_S
