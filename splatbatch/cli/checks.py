@@ -177,9 +177,8 @@ def show_plan(found: BatchPlan) -> None:
         print_line(found.forecast.in_words())
 
 
-def _schedule_in_words(schedule: Schedule) -> str:
+def _schedule_in_words(at: Schedule) -> str:
     """Return a schedule in words: each event with its step, without events that never happen."""
-    at = schedule
     events = [
         plural(at.max_steps, "step"),
         f"refining every {at.refine_every} from step {at.refine_start} to {at.refine_stop}",

@@ -75,7 +75,8 @@ class OutputFolder:
 
     def ledgers(self) -> tuple[Path, ...]:
         """Return the paths of all ledgers: those of workers by name, then that of `train`, which may be absent."""
-        return (*sorted({*self.ledger.parent.glob("*.jsonl")} - {self.ledger}), self.ledger)
+        others = sorted(path for path in self.ledger.parent.glob("*.jsonl") if path != self.ledger)
+        return (*others, self.ledger)
 
     def note_afterwards(self, what: str, found: FollowUpResult | None) -> None:
         """Write the result of a follow-up (merge, inspection, …) into afterwards/; an error of writing is ignored.

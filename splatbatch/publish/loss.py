@@ -93,7 +93,8 @@ def measure_tiles(splats: Sequence[PublishedSplat], folder: Tiles, tiled: Publis
         elif losses.get(splat.name, CompressionLoss()).key != key:
             decoded = folder.work / "tiles.ply"
             folder.write_back(splat, tiles, decoded)
-            losses[splat.name] = replace(measure(splat, splat.path, {TILES: decoded}, folder.work)[TILES], key=key)
+            found = measure(splat, splat.path, {TILES: decoded}, folder.work)[TILES]
+            losses[splat.name] = replace(found, key=key)
     shown = {name: one for name, one in losses.items() if name in {*tiles.patches, SCENE}}
     measured = replace(tiled, notes=tuple(dict.fromkeys(notes)), tiles=replace(tiles, losses=shown))
     return replace(measured, **_mean(shown)) if shown else measured

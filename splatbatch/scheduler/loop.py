@@ -250,7 +250,7 @@ class Loop(LoopState):
                 return True
             for name, reason in self.slots.give_up_overdue(now).items():
                 self.ledger.write(Notice("slot_given_up", reason, slot=name))
-            free.discard(self.slots.emptiest())
+            free.discard(self.slots.emptiest())  # where this task waits; `in_turn` goes on with the other slots
             if not (alone and free):
                 return False
         return False

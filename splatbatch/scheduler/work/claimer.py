@@ -170,7 +170,8 @@ class TaskClaimer(RunHooks):
             self.close(task.name)
             self._closed(task)
             return None
-        return replace(task.changed(self.past.history(task.name).changes if self.past else {}), claim=claim)
+        changes = self.past.history(task.name).changes if self.past else {}
+        return replace(task.changed(changes), claim=claim)
 
     def _closed(self, task: Task) -> None:
         """Note a task that another worker has finished, if its product is up to date."""
