@@ -27,13 +27,6 @@ NOT_ALL = 1
 """Exit code if a patch is missing, a splat could not be inspected, or a certificate does not hold."""
 FLIGHT_FORMATS = (".geojson", ".json", ".kml")
 MOST_VIEWS = 60
-WEAKNESS = {
-    "few photographs": "in too few photographs",
-    "narrow": "seen from too narrow an angle",
-    "coarse": "seen from too far",
-    "nothing there": "empty",
-}
-"""Words for why a part is weak, by `WeakRegion.why`."""
 MEASUREMENT_COLUMNS = ("photographs", "number", "covered dB", "PSNR dB", "SSIM", "LPIPS", "patches' own dB", "gain dB")
 SEAM_COLUMNS = (
     "seam", "across", "covered dB", "PSNR dB", "views", "between dB", "colour /255", "depth step %", "density",
@@ -196,6 +189,8 @@ def show_flight(flight: FlightPlan) -> None:
 
     Only the first `MOST_VIEWS` photographs are listed.
     """
+    from splatbatch.scene.next_flight import WEAKNESS
+
     if not flight.cells:
         return print_line(
             "No more photographs are needed: every part of the scene is seen often enough, from different directions."

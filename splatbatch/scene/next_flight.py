@@ -107,6 +107,15 @@ def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> di
     }
 
 
+WEAKNESS = {
+    "few photographs": "in too few photographs",
+    "narrow": "seen from too narrow an angle",
+    "coarse": "seen from too far",
+    "nothing there": "empty",
+}
+"""Why a cell of the surface is weak, as files say it (`WeakRegion.why`), and as people are told."""
+
+
 @dataclass(frozen=True)
 class WeakRegion:
     """A weak cell: a small part of the surface that more photographs would improve.
@@ -121,10 +130,7 @@ class WeakRegion:
     num_photos: int
     angle_deg: float
     why: str
-    """Why the cell is weak: "few photographs", "narrow" (angle), "coarse" (too far) or "nothing there" (empty).
-
-    Of the first three, the first that holds.
-    """
+    """Why the cell is weak: a key of `WEAKNESS`; of its first three, the first that holds."""
     patch: str = ""
 
 
