@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from command_line import parse
 
 from splatbatch.cli import app
 
@@ -17,7 +18,6 @@ ROOT = Path(__file__).parents[1] / "splatbatch"
 TYPED = re.compile(r"splatbatch ([a-z][a-z-]+)((?: -{0,2}[\w/=:@*|-]+(?:\.[\w/=:@*|-]+)*)*)")
 """A command, up to the end of its sentence."""
 PROGRAM: Any = typer.main.get_command(app)
-ABOVE = PROGRAM.make_context("splatbatch", [], resilient_parsing=True)
 
 
 def texts(path: Path) -> Iterator[str]:
@@ -46,7 +46,7 @@ def typed(path: Path) -> Iterator[tuple[str, list[str]]]:
 def wrong(name: str, words: list[str]) -> str:
     """Return why the command line does not take the words; a value that stands for another is none of its matters."""
     try:
-        PROGRAM.commands[name].make_context(name, list(words), parent=ABOVE)
+        parse([name, *words])
     except Exception as error:  # noqa: BLE001 - typer's own classes are not public
         is_whole = words[0].isupper() or (words[0].startswith("-") and len(words) > 1)  # else it is only named
         lacks = {"MissingParameter"} if is_whole else set[str]()

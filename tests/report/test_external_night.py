@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from browser import Watched
+from command_line import parse
 from external_runs import RUN
 from fake_batch import FakeBatch
 
-from splatbatch.cli.app import app
 from splatbatch.failures.advice import IF_NOT, OR_TRY, TRY
 from splatbatch.output.layout import OutputFolder
 
@@ -82,14 +81,6 @@ def typed(batch: FakeBatch) -> Iterator[str]:
         tried, _, otherwise = further.partition(IF_NOT)
         for words in (tried, told.partition(TRY)[2], otherwise.partition(TRY)[2]):
             yield from filter(None, words.partition(" (")[0].split("; "))
-
-
-def parse(words: list[str]) -> None:
-    """See that the command line takes these words; nothing is run."""
-    command: Any = typer.main.get_command(app)
-    context = command.make_context("splatbatch", list(words), resilient_parsing=False)
-    name, one, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-    one.make_context(name, rest, parent=context)
 
 
 def test_each_failed_patch_has_advice_that_the_command_line_takes(night: FakeBatch) -> None:

@@ -38,6 +38,14 @@ AROUND = contextlib.ExitStack()
 """What those have around them that take turns."""
 
 
+def parse(words: list[str]) -> None:
+    """See that the command line takes these words; nothing is run."""
+    command: Any = typer.main.get_command(cli.app)
+    context = command.make_context("splatbatch", list(words), resilient_parsing=False)
+    name, one, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+    one.make_context(name, rest, parent=context)
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a command ended."""
