@@ -100,8 +100,8 @@ def falloff_of(seen: ColorObservations, vignetting: Floats) -> Floats:
         seen: the observations.
         vignetting: coefficients v1, v2 of each camera, [num_cameras, 2].
     """
-    one = vignetting[seen.camera[seen.photo]]
-    return seen.radius * (one[:, 0] + seen.radius * one[:, 1])
+    first, second = vignetting.T[:, seen.camera[seen.photo]]
+    return np.asarray(seen.radius * (first + seen.radius * second), np.float64)
 
 
 def shading_of(seen: ColorObservations, tilts: Floats) -> Floats:
@@ -111,7 +111,8 @@ def shading_of(seen: ColorObservations, tilts: Floats) -> Floats:
         seen: the observations.
         tilts: slopes of that plane in x and y, [num_photos, 2].
     """
-    return (seen.place * tilts[seen.photo]).sum(axis=1)
+    x, y = tilts.T[:, seen.photo]
+    return np.asarray(seen.place[:, 0] * x + seen.place[:, 1] * y, np.float64)
 
 
 def own_light(seen: ColorObservations, found: Solution) -> Floats:
@@ -152,11 +153,7 @@ def point_colors(seen: ColorObservations, found: Solution, weights: Floats) -> F
         found: the corrections.
         weights: weight of each observation, [O].
     """
-    total = np.bincount(seen.point, weights)
-    evened = evened_of(seen, found)
-    sums = np.stack([np.bincount(seen.point, weights * one) for one in evened.T], axis=1)
-    with np.errstate(invalid="ignore"):
-        return sums / total[:, None]
+    return _means_of(seen.point, evened_of(seen, found), weights)
 
 
 def residuals_of(seen: ColorObservations, found: Solution, weights: Floats) -> Floats:
@@ -167,8 +164,18 @@ def residuals_of(seen: ColorObservations, found: Solution, weights: Floats) -> F
         found: the corrections.
         weights: weight of each observation in the mean, [O].
     """
-    colors = point_colors(seen, found, weights)
-    return evened_of(seen, found) - colors[seen.point]
+    return _from_means(seen.point, evened_of(seen, found), weights)
+
+
+def _from_means(point: Ints, colors: Floats, weights: Floats) -> Floats:
+    return colors - _means_of(point, colors, weights)[point]
+
+
+def _means_of(point: Ints, colors: Floats, weights: Floats) -> Floats:
+    total = np.bincount(point, weights)
+    sums = np.stack([np.bincount(point, weights * one) for one in colors.T], axis=1)
+    with np.errstate(invalid="ignore"):
+        return sums / total[:, None]
 
 
 def rest_of(seen: ColorObservations, found: Solution, colors: Floats) -> Floats:
@@ -193,7 +200,12 @@ def own_weights(seen: ColorObservations, found: Solution, colors: Floats) -> Flo
 
 def spread(residuals: Floats, weights: Floats) -> float:
     """Return the weighted standard deviation of residuals [O, 3 or 1]; raises ZeroDivisionError if weights sum to 0."""
-    return float(np.sqrt(np.average((residuals**2).mean(axis=1), weights=weights)))
+    return float(np.sqrt(np.average(_squares(residuals), weights=weights)))
+
+
+def _squares(residuals: Floats) -> Floats:
+    """Return the mean square over the channels, [O]."""
+    return np.asarray(np.einsum("oc,oc->o", residuals, residuals) / residuals.shape[1], np.float64)
 
 
 class DesignMatrix:
@@ -224,15 +236,15 @@ class DesignMatrix:
         ones = np.ones(len(seen.photo))
         self._tracks = csr_matrix((ones, (seen.point, np.arange(len(ones)))))  # [points, O]
 
-    def fit(self, seen: ColorObservations, weights: Floats, light: Floats) -> tuple[Floats, Floats]:
+    def fit(self, seen: ColorObservations, weights: Floats, color: Floats) -> tuple[Floats, Floats]:
         """Return the gains [num_photos, 3 or 1] and vignetting [num_cameras, 2] that fit best; gains have mean 0.
 
         Vignetting is the same in all channels, and is solved from their mean. It is 0 for cameras not in `bends`.
 
         Args:
-            seen: the observations that the matrix was built from, with colours of either shape.
+            seen: the observations that the matrix was built from; their colours are not used.
             weights: weight of each observation, [O].
-            light: logarithm of light to be removed first, [O, 3 or 1], as `light_of` returns it.
+            color: logarithms of the colours to fit, without any light, [O, 3 or 1].
 
         Raises:
             numpy.linalg.LinAlgError: the system cannot be solved.
@@ -241,7 +253,6 @@ class DesignMatrix:
         num = self._num_photos
         matrix, rest = self._reduced(weights)
         vignetting = np.zeros((len(self._bends), 2))
-        color = seen.color - light
         mean = color.mean(axis=1, keepdims=True)
         if self._bends.any():
             found = _solved(matrix, rest(mean))[:, 0]
@@ -374,11 +385,12 @@ def _tinted(seen: ColorObservations, found: Solution) -> Solution:
 
 def _reweighted(seen: ColorObservations, design: DesignMatrix, found: Solution, rounds: int = ROUNDS) -> Solution:
     """Solve repeatedly with the light found so far; observations that fit badly lose weight each time."""
+    unlit = seen.color - light_of(seen, found)
     for _ in range(rounds):
-        gains, vignetting = design.fit(seen, found.weights, light_of(seen, found))
-        found = replace(found, gains=gains, vignetting=vignetting)
-        weights = cauchy(np.sqrt((residuals_of(seen, found, found.weights) ** 2).mean(axis=1)))
-        found = replace(found, weights=weights)
+        gains, vignetting = design.fit(seen, found.weights, unlit)
+        evened = unlit - gains[seen.photo] - falloff_of(seen, vignetting)[:, None]
+        off = _from_means(seen.point, evened, found.weights)
+        found = replace(found, gains=gains, vignetting=vignetting, weights=cauchy(np.sqrt(_squares(off))))
     return replace(found, after=spread(residuals_of(seen, found, found.weights), found.weights))
 
 
@@ -388,7 +400,7 @@ def _pays(seen: ColorObservations, plain: Solution, bent: Solution) -> NDArray[n
     sizes = []
     for found in (plain, bent):
         residuals = residuals_of(seen, found, bent.weights)
-        squares = bent.weights * (residuals**2).mean(axis=1)
+        squares = bent.weights * _squares(residuals)
         sizes.append(np.sqrt(np.bincount(camera, squares, num)))
     farthest = np.array(
         [np.percentile(seen.radius[camera == one], 99) if (camera == one).any() else 0 for one in range(num)]
