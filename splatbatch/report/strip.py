@@ -5,10 +5,14 @@ Pictures are made while the report is written: few, small, read at reduced size,
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -48,25 +52,24 @@ def color_strip(scene: ReportedColors, folders: Sequence[Path], budget: PictureB
         ends_at: time in seconds by time.monotonic() from which on no further photograph is decoded.
     """
     strip: Strip = []
-    for photo in scene.photographs if folders else ():
-        pair = _pair(photo.name, ColorCorrection.of(photo.tone), folders) if time.monotonic() < ends_at else None
-        if pair and budget.take(*pair[:2]):
-            strip.append((photo, [*map(data_url, pair[:2])], {"width": pair[2][0], "height": pair[2][1]}))
+    with warnings.catch_warnings(), ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+        warnings.simplefilter("ignore")  # Pillow's
+        pairs = pool.map(partial(_pair, folders, ends_at), scene.photographs if folders else ())
+        for photo, pair in zip(scene.photographs, pairs, strict=False):
+            if pair and budget.take(*pair[:2]):
+                strip.append((photo, [*map(data_url, pair[:2])], {"width": pair[2][0], "height": pair[2][1]}))
     return strip
 
 
-def _pair(name: str, tone: ColorCorrection, folders: Sequence[Path]) -> Pair | None:
+def _pair(folders: Sequence[Path], ends_at: float, photo: OutlierPhotograph) -> Pair | None:
     """Return small pictures of a photograph before and after correction; None if it cannot be found or decoded."""
-    if fault_of_name(PurePath(name).as_posix()):
+    if fault_of_name(PurePath(photo.name).as_posix()):
         return None
     for folder in folders:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's
-            try:
-                if (folder / name).is_file() and (pair := decoded_pair(folder / name, tone)):
-                    return pair
-            except Exception:  # noqa: BLE001, S112 - Pillow may raise any error on damaged files
-                continue
+        with contextlib.suppress(Exception):  # Pillow may raise any error on damaged files
+            is_there = time.monotonic() < ends_at and (folder / photo.name).is_file()
+            if is_there and (pair := decoded_pair(folder / photo.name, ColorCorrection.of(photo.tone))):
+                return pair
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,6 +41,8 @@ from splatbatch.tasks.upkeep import ContentHasher
 
 AT_ONCE = partial(str, "a full disk")
 """Function that always gives a reason to stop: the report then does not wait for room on a full disk."""
+LOADS_REPORT_S = 5.0
+"""Seconds after which a run loads what its report needs; patches train by then, and the loop has time for it."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,8 @@ class RunContext:
     """The ledger of this process; each other worker writes its own."""
     made: list[Any] = field(default_factory=list)
     """Products of the follow-ups, printed by `end` once the live display is closed."""
+    loads_report_at: float = math.inf
+    """Time by time.monotonic() from which on a tick loads what the report needs."""
 
     @classmethod
     @contextmanager
@@ -171,6 +176,7 @@ class RunContext:
         receivers, contents = Sinks([metrics, *sinks, *people]), ContentHasher(batch)
         with ConsoleListener(batch.output, whole.names, shown) as console:
             context = cls(batch, interruption, show, shown, console, receivers, contents, claims)
+            context.loads_report_at = time.monotonic() + LOADS_REPORT_S
             if claims:
                 listeners = (console.tell, contents.tell, receivers.tell)
                 context.ledger = Ledger(batch.output.ledger_of(worker), *listeners, generation_of=claims.generation)
@@ -193,11 +199,16 @@ class RunContext:
         """Write the heartbeat, and update console, file hashes and sinks; called many times a second.
 
         Sinks are the other receivers of events; a message of theirs that failed is noted in the ledger, or on the
-        console.
+        console. Once, while patches train, it loads what the report needs.
         """
         self.keep()
         self.console.tick()
         self.contents.tick()
+        if time.monotonic() > self.loads_report_at:
+            from splatbatch.report import load
+
+            load()
+            self.loads_report_at = math.inf
         for reason in self.sinks.tick():
             (self.ledger.write if self.claims else self.console.tell)(Notice("notify_failed", reason))
 

@@ -335,3 +335,19 @@ def test_the_picture_of_a_patch_is_small_and_made_of_what_its_attempt_left(tmp_p
     assert small_render(folder, PictureBudget(100)) == ""
     folder.picture("median", "render").write_bytes(b"\xff\xd8 cut")
     assert small_render(folder, PictureBudget(1 << 20)) == ""
+
+
+@pytest.mark.journey
+def test_once_loaded_a_report_compiles_and_imports_nothing_of_size(tmp_path: Path) -> None:
+    """The last patch of a night waits for the report: what it needs is loaded while patches train."""
+    output = night(tmp_path)
+    program = (
+        "import sys; from pathlib import Path; from splatbatch.output.layout import OutputFolder\n"
+        "from splatbatch.report import load, write_report; import jinja2.environment\n"
+        "load(); before = set(sys.modules); jinja2.environment.Environment.compile = None\n"
+        f"write_report(OutputFolder(Path({str(output.path)!r})), ['p9'])\n"
+        "print({name.partition('.')[0] for name in set(sys.modules) - before} & {'PIL', 'jinja2'})"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "set()"
