@@ -275,18 +275,23 @@ class DesignMatrix:
 
     def _reduced(self, weights: Floats) -> tuple[Any, Any]:
         """Return the matrix of photographs and cameras without the points, and a function for its right-hand sides."""
-        from scipy.sparse import diags
-
-        weighted = self._design.multiply(weights[:, None]).tocsr()
+        weighted = _scaled(self._design, weights)
         per_point = 1 / np.maximum(self._tracks @ weights, 1e-12)
         links = self._tracks @ weighted  # [points, unknowns]
-        matrix = self._design.T @ weighted - links.T @ (diags(per_point) @ links)
+        matrix = self._design.T @ weighted - links.T @ _scaled(links, per_point)
 
         def rest(color: Floats) -> Floats:
             means = per_point[:, None] * (self._tracks @ (weights[:, None] * color))
             return weighted.T @ color - links.T @ means
 
         return matrix.tocsc(), rest
+
+
+def _scaled(matrix: Any, by: Floats) -> Any:
+    """Return a copy of a CSR matrix, each row multiplied by its factor."""
+    scaled = matrix.copy()
+    scaled.data *= np.repeat(by, np.diff(scaled.indptr))
+    return scaled
 
 
 def _solved(matrix: Any, right: Floats) -> Floats:
@@ -334,7 +339,8 @@ def solve(seen: ColorObservations, group: Ints) -> Solution:
     if found.fields.any():
         found = _reweighted(seen, design, _tinted(seen, found), LAST_ROUNDS)
     as_is = replace(unknown, gains=np.zeros_like(found.gains))
-    return replace(found, before=spread(residuals_of(seen, as_is, found.weights), found.weights))
+    before, after = (spread(residuals_of(seen, one, found.weights), found.weights) for one in (as_is, found))
+    return replace(found, before=before, after=after)
 
 
 def _lit(grey: ColorObservations, found: Solution, design: DesignMatrix, group: Ints) -> Solution:
@@ -391,7 +397,7 @@ def _reweighted(seen: ColorObservations, design: DesignMatrix, found: Solution, 
         evened = unlit - gains[seen.photo] - falloff_of(seen, vignetting)[:, None]
         off = _from_means(seen.point, evened, found.weights)
         found = replace(found, gains=gains, vignetting=vignetting, weights=cauchy(np.sqrt(_squares(off))))
-    return replace(found, after=spread(residuals_of(seen, found, found.weights), found.weights))
+    return found
 
 
 def _pays(seen: ColorObservations, plain: Solution, bent: Solution) -> NDArray[np.bool_]:
