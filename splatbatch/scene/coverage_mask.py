@@ -293,7 +293,7 @@ class CoverageView:
         facing = np.abs((normal * middle).sum(axis=1)) / np.maximum(lengths, np.finfo(float).tiny)
         is_deep, is_grazing = z.max(axis=1) > (1 + STEP) * z.min(axis=1), facing < np.cos(np.radians(GRAZING_DEG))
         is_step = (is_deep & is_grazing)[of]
-        inner = 1 / (weights / z[of]).sum(axis=1)
+        inner = 1 / (weights / z.T[:, of]).sum(axis=0)
         return cell, np.where(is_step, np.nan, inner), np.where(is_step, z.max(axis=1)[of], np.nan)
 
     def _plane(self) -> Floats:
@@ -365,7 +365,7 @@ def _points_of(source: Reconstruction, model: Reconstruction | None = None) -> d
 
 
 def _filled(corners: Floats, shape: tuple[int, int]) -> tuple[Ints, Ints, Floats]:
-    """Return the triangle [n] and the cell [n] of each covered cell middle, and barycentric coordinates there [n, 3].
+    """Return the triangle [n] and the cell [n] of each covered cell middle, and barycentric coordinates there [3, n].
 
     All triangles at once: scipy's find_simplex solves a system for each, in threads that wait for one another.
 
@@ -385,9 +385,9 @@ def _filled(corners: Floats, shape: tuple[int, int]) -> tuple[Ints, Ints, Floats
         away_x, away_y = x + 0.5 - ax[of], y + 0.5 - ay[of]
         second = (away_x * (cy - ay)[of] - away_y * (cx - ax)[of]) / area[of]
         third = (away_y * (bx - ax)[of] - away_x * (by - ay)[of]) / area[of]
-    weights = np.stack([1 - second - third, second, third], axis=1)
-    inside = (weights >= -1e-9).all(axis=1)  # NaN of a triangle without area is not
-    return of[inside], (y * shape[1] + x)[inside], weights[inside]
+    first = 1 - second - third
+    inside = (first >= -1e-9) & (second >= -1e-9) & (third >= -1e-9)  # NaN of a triangle without area is not
+    return of[inside], (y * shape[1] + x)[inside], np.stack([first[inside], second[inside], third[inside]])
 
 
 def _covered_in(view: CoverageView, training: Sequence[CoverageView], border: Border | None, rim: int | None) -> Mask:
@@ -451,10 +451,10 @@ def is_seen(places: Floats, training: Sequence[CoverageView]) -> Mask:
 def _sees(view: CoverageView, places: Floats) -> Mask:
     """Return which places [n, 3] project into a photograph and are not hidden there."""
     local = places @ view.matrix[:3, :3].T + view.matrix[:3, 3]
-    at = view.in_cells(local)
-    seen = np.asarray(((at >= 0) & (at < view.shape[::-1])).all(axis=1), bool)
+    x, y = view.in_cells(local).T
+    seen = np.asarray((x >= 0) & (y >= 0) & (x < view.shape[1]) & (y < view.shape[0]), bool)
     inside = np.flatnonzero(seen)
     if len(inside):
-        column, row = at[inside].astype(np.int64).T
+        column, row = x[inside].astype(np.int64), y[inside].astype(np.int64)
         seen[inside] = local[inside, 2] <= (1 + HIDDEN) * view.hides[row * view.shape[1] + column]
     return seen
