@@ -37,6 +37,11 @@ _ROUND_S = 0.005
 """Rounds of `end_all`, and the pause between two, s. A process not dead after all rounds waits for a device."""
 
 
+def num_cores() -> int:
+    """Return how many CPU cores this process may use; at least 1."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def die_with_parent(sig: int, parent: int) -> None:
     """Let the kernel send the signal `sig` to this process when its parent ends (prctl(2)).
 

@@ -93,3 +93,9 @@ def test_no_command_prints_a_name_as_it_is() -> None:
                 assert ast.unparse(node.args[0]) == "__version__" or not isinstance(
                     node.args[0], ast.JoinedStr | ast.Name
                 ), (path, node.lineno)
+
+
+def test_cores_are_counted_in_one_place() -> None:
+    """A Slurm job or `taskset` gives a part of the machine's cores: os.cpu_count() would start threads for all."""
+    found = [path.name for path in sorted((ROOT / "splatbatch").rglob("*.py")) if "cpu_count" in path.read_text()]
+    assert found == ["processes.py"]

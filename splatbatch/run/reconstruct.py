@@ -16,6 +16,7 @@ from splatbatch.isolated import TaskFault, WaitHooks, answer
 from splatbatch.machine.gpu import presence
 from splatbatch.monitor.messages import log_line
 from splatbatch.output.layout import OutputFolder
+from splatbatch.processes import num_cores
 from splatbatch.reconstruction.facts import ReconstructionRecord, check_output_folder
 from splatbatch.reconstruction.photographs import survey
 from splatbatch.reconstruction.plan import ReconstructionOptions, ReconstructionPlan
@@ -25,7 +26,6 @@ from splatbatch.run.worker import work
 from splatbatch.scene.audit.audit import Audit, AuditExtent, audit_patches
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.estimates import num_cores
 from splatbatch.tasks.reconstruction import facts_of, has_cuda, plan_file, reconstruction_tasks
 from splatbatch.trainers import rules_of
 

@@ -321,28 +321,16 @@ CPU = TrainingSpeed(start=4.0, step=0.0, pixel=1.5e-6, gaussian=5e-6)
 H200 = TrainingSpeed(start=3.0, step=0.3e-3, pixel=0.5e-9, gaussian=5e-9)
 
 
-def training_s(recipe: Recipe, need: MemoryEstimate, speed: TrainingSpeed, steps: float) -> float:
-    """Return the expected seconds of one attempt, from process start to end.
-
-    Args:
-        recipe: settings of the training.
-        need: expected memory, with the numbers of Gaussians and pixels.
-        speed: coefficients of the device.
-        steps: steps of the attempt; more than `training.max_steps` count as that.
-    """
-    return speed.start + stepping_s(recipe, need, speed, steps)
-
-
-def stepping_s(recipe: Recipe, need: MemoryEstimate, speed: TrainingSpeed, until: float | None = None) -> float:
+def stepping_s(recipe: Recipe, need: MemoryEstimate, speed: TrainingSpeed, until: float = math.inf) -> float:
     """Return the expected seconds of an attempt's steps, without its start and end.
 
     Args:
         recipe: settings of the training.
         need: expected memory, with the numbers of Gaussians and pixels.
         speed: coefficients of the device.
-        until: number of first steps to count, at most `training.max_steps`; None: all.
+        until: number of first steps to count, at most `training.max_steps`; by default all.
     """
-    steps = recipe.training.max_steps if until is None else min(until, recipe.training.max_steps)
+    steps = min(until, recipe.training.max_steps)
     of_each = speed.step + speed.pixel * need.mean_px
     return steps * of_each + speed.gaussian * gaussian_steps(recipe, need, steps)
 

@@ -17,10 +17,11 @@ from splatbatch.outcome import Diagnosis, Exited, Failed, Made, Outcome, Stopped
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
+from splatbatch.processes import num_cores
 from splatbatch.scheduler.disk_guard import DISK_FULL, when_there_is_room
 from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.tasks.estimates import CORES_EACH, MOST_AT_ONCE, num_cores
+from splatbatch.tasks.estimates import CORES_EACH, MOST_AT_ONCE
 from splatbatch.tasks.task import Task
 from splatbatch.text import one_line
 

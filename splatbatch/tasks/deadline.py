@@ -63,7 +63,7 @@ class Speeds:
             return factor * (stepping_s - self.stepping_s(task, budget, made))
         return self._start_s(task) + factor * stepping_s
 
-    def stepping_s(self, task: Task, budget: StepBudget, until: float | None = None) -> float:
+    def stepping_s(self, task: Task, budget: StepBudget, until: float = math.inf) -> float:
         """Return the modelled seconds of the steps of an attempt, before the measured factor is applied.
 
         A task without a memory estimate counts one second per step.
@@ -71,11 +71,11 @@ class Speeds:
         Args:
             task: task of the attempt.
             budget: its step budget.
-            until: only so many first steps; None: all steps of the budget.
+            until: only so many first steps; by default all steps of the budget.
         """
         recipe, need = with_budget(task, budget), self.estimates.get(task.name)
         if need is None:
-            return float(recipe.training.max_steps if until is None else until)
+            return float(min(until, recipe.training.max_steps))
         need = replace(need, mean_px=need.mean_px // photograph_divisor(full_recipe(task), budget) ** 2)
         return memory_estimate.stepping_s(recipe, need, self.model, until)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from splatbatch.output.events import Notice
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.result import Result
-from splatbatch.processes import available_mib
+from splatbatch.processes import available_mib, num_cores
 from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import (
     MemoryEstimate,
@@ -295,7 +294,7 @@ def forecast(
         return Forecast(makespan_s(seconds, slots), basis, spelled)
     pace_of_all = memory_estimate.CPU if on_cpu else memory_estimate.H200
     known = [
-        memory_estimate.training_s(recipes[name], footprints[name], pace_of_all, steps[name])
+        pace_of_all.start + memory_estimate.stepping_s(recipes[name], footprints[name], pace_of_all, steps[name])
         for name in names
         if name in footprints
     ]
@@ -331,11 +330,6 @@ def check_place(batch: Batch, expected: Forecast) -> None:
         "Use a machine with a GPU (`splatbatch doctor` lists what was found), or set training.device: cpu to train on"
         " the CPU for that long. Fewer training.max_steps, a lower cap_max and a smaller resolution take less time.",
     )
-
-
-def num_cores() -> int:
-    """Return how many CPU cores this process may use; at least 1."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _spell(recipes: Mapping[str, Recipe]) -> str:

@@ -5,7 +5,6 @@ Gain, vignetting and shading are divided out.
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import SceneError
+from splatbatch.processes import num_cores
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.correction import NEUTRAL, NODES, ColorCorrection
@@ -54,7 +54,7 @@ def write_evened(patch: Patch, target: Path) -> None:
         else:
             _write(source, copy, tone, cameras[image.camera_id])
 
-    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(num_cores()) as pool:
         list(pool.map(write, read_images(patch.sparse)))  # raises the first error
 
 

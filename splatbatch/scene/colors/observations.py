@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.files import open_regular, write_whole
+from splatbatch.processes import num_cores
 from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.indexed_model import Ids
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images, walk_points2d
@@ -276,7 +277,7 @@ def read_samples(shots: Iterable[TrackedPhoto], cache: Path | None = None) -> tu
             entry is valid until the photograph, its path, mask or keypoints, or the size of its camera change.
     """
     of_name, known = {shot.name: shot for shot in shots}, _load(cache)
-    with warnings.catch_warnings(), ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+    with warnings.catch_warnings(), ThreadPoolExecutor(num_cores()) as pool:
         warnings.simplefilter("ignore")  # Pillow's: what matters about a file becomes its problem
         found = dict(zip(of_name, pool.map(partial(_sampled, known), of_name.values()), strict=True))
     problems = {name: one for name, one in found.items() if isinstance(one, str)}

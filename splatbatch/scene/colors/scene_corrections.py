@@ -5,7 +5,6 @@ Photographs without a correction are reported with the reason.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import SceneError
+from splatbatch.processes import num_cores
 from splatbatch.scene.colmap.types import Floats, Ints, triple
 from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.colors.normalised_copies import middle
@@ -136,7 +136,7 @@ def _why_none(shots: Mapping[str, TrackedPhoto]) -> str:
 
 
 def _solved(shots: list[TrackedPhoto], colors: Mapping[str, Samples], alone: dict[str, str]) -> SceneCorrections:
-    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(num_cores()) as pool:
         exposures = list(pool.map(read_exposure, [shot.path for shot in shots]))
     lenses, lens_names = _lenses(shots, exposures)
     everything = _observations(shots, colors, lenses, np.array([one.logarithm for one in exposures]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from itertools import islice
 
 import numpy as np
 
+from splatbatch.processes import num_cores
 from splatbatch.scene.colmap.types import Camera, Floats, Image, finite
 from splatbatch.scene.image_match.displacement_field import (
     DisplacementEquations,
@@ -134,7 +134,7 @@ class MatchContext:
         Files that cannot be decoded are no error.
         """
         paths = dict.fromkeys(self.paths[row] for row in self.rows if row in self.paths)
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decoding") as pool:
+        with ThreadPoolExecutor(num_cores(), thread_name_prefix="decoding") as pool:
             deque(pool.map(self.pictures, islice(paths, _KEPT)), maxlen=0)
 
     def without(self, rows: Collection[int]) -> MatchContext:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from splatbatch.processes import num_cores
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.photos.folders import MASK_COUNTS
 from splatbatch.scene.photos.headers import decode_problem, opened_photograph, pixels_of
@@ -32,7 +32,7 @@ def undecodable(photographs: Iterable[str | Path], threads: int | None = None) -
     """
     paths = list(dict.fromkeys(map(str, photographs)))
     chunks = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="decoding") as pool:
+    with ThreadPoolExecutor(threads or num_cores(), thread_name_prefix="decoding") as pool:
         problems = pool.map(lambda chunk: [decode_problem(Path(path)) for path in chunk], chunks)
         return {path: what for path, what in zip(paths, chain.from_iterable(problems), strict=True) if what}
 

@@ -12,7 +12,6 @@ import ctypes
 import hashlib
 import importlib.util
 import lzma
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from splatbatch.caches import oldest, own_cache
 from splatbatch.files import aside
+from splatbatch.processes import num_cores
 
 SOURCE = Path(__file__).parent / "source"
 SHIPPED = Path(__file__).parent / "compiled"
@@ -146,7 +146,7 @@ def ship(folder: Path) -> None:
         content = compiler.compile(program, architecture)
         (folder / f"{_name(program, architecture)}.xz").write_bytes(lzma.compress(content))
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(num_cores()) as pool:
         for done in [pool.submit(one, program, number) for program in PROGRAMS for number in ARCHITECTURES]:
             done.result()
 

@@ -7,7 +7,6 @@ s x `full_size_at`, a step of the schedule. From `full_size_at` on, at the lates
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
+from splatbatch.processes import num_cores
 from splatbatch.training.photos.dataset import TrainingImages
 from splatbatch.training.photos.posed_image import PosedImage, shrink
 
@@ -108,7 +108,7 @@ def contents(photos: Sequence[PosedImage]) -> dict[int, float]:
     if not factors:
         return {}
     sample = photos[:: -(-len(photos) // MOST_PHOTOS)]
-    with ThreadPoolExecutor(min(len(sample), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(sample), num_cores())) as pool:
         shares = torch.stack(list(pool.map(lambda photo: _shares(photo.target(), factors), sample))).mean(dim=0)
     return dict(zip(factors, shares.tolist(), strict=True))
 

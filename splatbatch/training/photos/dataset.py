@@ -7,7 +7,6 @@ coarse there, so its error would be fitted by floaters within reach, which hide 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from splatbatch.config import Training
 from splatbatch.errors import SceneError
 from splatbatch.output.records.colors import tone_in
 from splatbatch.output.records.metrics import TrainingSettings
+from splatbatch.processes import num_cores
 from splatbatch.scene.colmap.reconstruction import Reconstruction, count_points, read_reconstruction
 from splatbatch.scene.colmap.rigs import rigs_of
 from splatbatch.scene.colors.correction import ToneOf, neutral
@@ -173,7 +173,7 @@ def decode_views(
 
 def _decode_all(sources: Sequence[PhotoSource], workers: int | Literal["auto"]) -> list[Decoded]:
     """Decode photographs in threads: Pillow and SciPy release the GIL."""
-    count = min(16, os.cpu_count() or 1) if workers == "auto" else workers
+    count = min(16, num_cores()) if workers == "auto" else workers
     if count == 0:
         return [decode(source) for source in sources]
     with ThreadPoolExecutor(max_workers=count) as pool:
