@@ -9,7 +9,7 @@ highlight in one channel is an error in all, and one matrix serves all channels.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from splatbatch.scene.colors.shared_illumination import (
     cauchy,
     find_sun_side,
 )
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 DENSE = 3000
 """Most unknowns (photographs, and two per camera with vignetting) for which the system is solved as a dense matrix."""
@@ -100,8 +103,8 @@ def falloff_of(seen: ColorObservations, vignetting: Floats) -> Floats:
         seen: the observations.
         vignetting: coefficients v1, v2 of each camera, [num_cameras, 2].
     """
-    first, second = vignetting.T[:, seen.camera[seen.photo]]
-    return np.asarray(seen.radius * (first + seen.radius * second), np.float64)
+    one = vignetting.T[:, seen.camera[seen.photo]]
+    return seen.radius * (one[0] + seen.radius * one[1])
 
 
 def shading_of(seen: ColorObservations, tilts: Floats) -> Floats:
@@ -111,8 +114,7 @@ def shading_of(seen: ColorObservations, tilts: Floats) -> Floats:
         seen: the observations.
         tilts: slopes of that plane in x and y, [num_photos, 2].
     """
-    x, y = tilts.T[:, seen.photo]
-    return np.asarray(seen.place[:, 0] * x + seen.place[:, 1] * y, np.float64)
+    return (seen.place.T * tilts.T[:, seen.photo]).sum(axis=0)
 
 
 def own_light(seen: ColorObservations, found: Solution) -> Floats:
@@ -122,8 +124,7 @@ def own_light(seen: ColorObservations, found: Solution) -> Floats:
     """
     light = np.zeros(len(seen.photo))
     if found.fields.any():
-        has_field: NDArray[np.bool_] = np.any(found.fields, axis=1)
-        rows = np.flatnonzero(has_field[seen.photo])
+        rows = np.flatnonzero(np.any(found.fields, axis=1)[seen.photo])
         light[rows] = field_at_each(seen.place[rows], found.fields, seen.photo[rows])
     return light
 
@@ -143,64 +144,57 @@ def evened_of(seen: ColorObservations, found: Solution) -> Floats:
     return seen.color - found.gains[seen.photo] - falloff_of(seen, found.vignetting)[:, None] - light_of(seen, found)
 
 
-def point_colors(seen: ColorObservations, found: Solution, weights: Floats) -> Floats:
-    """Return the weighted mean colours of the points in logarithms, [num_points, 3 or 1], after correction.
+def point_colors(point: Ints, colors: Floats, weights: Floats) -> Floats:
+    """Return the weighted mean colours of the points in logarithms, [num_points, 3 or 1].
 
     NaN where no photograph sees the point.
 
     Args:
-        seen: the observations.
-        found: the corrections.
+        point: point of each observation, [O].
+        colors: colour of each observation, corrected or not, [O, 3 or 1].
         weights: weight of each observation, [O].
     """
-    return _means_of(seen.point, evened_of(seen, found), weights)
-
-
-def residuals_of(seen: ColorObservations, found: Solution, weights: Floats) -> Floats:
-    """Return the difference of each corrected colour from the mean colour of its point, [O, 3 or 1], in logarithms.
-
-    Args:
-        seen: the observations.
-        found: the corrections.
-        weights: weight of each observation in the mean, [O].
-    """
-    return _from_means(seen.point, evened_of(seen, found), weights)
-
-
-def _from_means(point: Ints, colors: Floats, weights: Floats) -> Floats:
-    return colors - _means_of(point, colors, weights)[point]
-
-
-def _means_of(point: Ints, colors: Floats, weights: Floats) -> Floats:
     total = np.bincount(point, weights)
     sums = np.stack([np.bincount(point, weights * one) for one in colors.T], axis=1)
     with np.errstate(invalid="ignore"):
         return sums / total[:, None]
 
 
-def rest_of(seen: ColorObservations, found: Solution, colors: Floats) -> Floats:
+def residuals_of(point: Ints, colors: Floats, weights: Floats) -> Floats:
+    """Return the difference of each colour from the mean colour of its point, [O, 3 or 1], in logarithms.
+
+    The arguments are those of `point_colors`.
+    """
+    return colors - point_colors(point, colors, weights)[point]
+
+
+def rest_of(seen: ColorObservations, found: Solution) -> Floats:
     """Return the mean over channels of each observation, without the point's colour and the vignetting, [O].
 
-    What is left, in logarithms, is the gain and light of the photograph. `colors` are those of the points.
+    What is left, in logarithms, is the gain and light of the photograph.
     """
+    colors = point_colors(seen.point, evened_of(seen, found), found.weights)
     return (seen.color - colors[seen.point]).mean(axis=1) - falloff_of(seen, found.vignetting)
 
 
-def own_weights(seen: ColorObservations, found: Solution, colors: Floats) -> Floats:
+def own_weights(seen: ColorObservations, found: Solution, rest: Floats) -> Floats:
     """Return weights [O], 0 to 1, that fall with the residual relative to the usual residual of the photograph.
 
-    So where half of a photograph lies in the sun, that half keeps its weight. `colors` are those of the points.
+    So where half of a photograph lies in the sun, that half keeps its weight. `rest` is that of `rest_of`.
     """
     num = len(seen.camera)
     level = found.gains.mean(axis=1)[seen.photo] + shading_of(seen, found.tilts) + own_light(seen, found)
-    off = np.abs(rest_of(seen, found, colors) - level)
+    off = np.abs(rest - level)
     usual = np.bincount(seen.photo, off, num) / np.maximum(np.bincount(seen.photo, minlength=num), 1)
     return 1 / (1 + (off / (SOFT * np.maximum(usual, LEAST_SPREAD)[seen.photo])) ** 2)
 
 
-def spread(residuals: Floats, weights: Floats) -> float:
-    """Return the weighted standard deviation of residuals [O, 3 or 1]; raises ZeroDivisionError if weights sum to 0."""
-    return float(np.sqrt(np.average(_squares(residuals), weights=weights)))
+def spread(point: Ints, colors: Floats, weights: Floats) -> float:
+    """Return the weighted standard deviation of the residuals, in logarithms.
+
+    The arguments are those of `point_colors`. Raises ZeroDivisionError if the weights sum to 0.
+    """
+    return float(np.sqrt(np.average(_squares(residuals_of(point, colors, weights)), weights=weights)))
 
 
 def _squares(residuals: Floats) -> Floats:
@@ -287,8 +281,8 @@ class DesignMatrix:
         return matrix.tocsc(), rest
 
 
-def _scaled(matrix: Any, by: Floats) -> Any:
-    """Return a copy of a CSR matrix, each row multiplied by its factor."""
+def _scaled(matrix: csr_matrix, by: Floats) -> csr_matrix:
+    """Return a copy of a matrix, each row multiplied by its factor."""
     scaled = matrix.copy()
     scaled.data *= np.repeat(by, np.diff(scaled.indptr))
     return scaled
@@ -320,7 +314,6 @@ def solve(seen: ColorObservations, group: Ints) -> Solution:
         ArithmeticError, ValueError, RuntimeError: the system cannot be solved.
     """
     grey, num_cameras = replace(seen, color=seen.color.mean(axis=1, keepdims=True)), int(seen.camera.max()) + 1
-    all_bend = DesignMatrix(grey, np.ones(num_cameras, bool))
     num = len(seen.camera)
     unknown = Solution(
         gains=np.zeros((num, 1)),
@@ -331,15 +324,14 @@ def solve(seen: ColorObservations, group: Ints) -> Solution:
         tints=np.ones((num, 3)),
     )
     plain = _reweighted(grey, DesignMatrix(grey, np.zeros(num_cameras, bool)), unknown)
-    bent = _reweighted(grey, all_bend, plain, ROUNDS // 2)
+    bent = _reweighted(grey, DesignMatrix(grey, np.ones(num_cameras, bool)), plain, ROUNDS // 2)
     bends = _pays(grey, plain, bent)
-    design = all_bend if bends.all() else DesignMatrix(grey, bends)
+    design = DesignMatrix(grey, bends)
     lit = _in_own_light(grey, _lit(grey, bent if bends.any() else plain, design, group), design)
     found = _reweighted(seen, design, lit, LAST_ROUNDS)
     if found.fields.any():
         found = _reweighted(seen, design, _tinted(seen, found), LAST_ROUNDS)
-    as_is = replace(unknown, gains=np.zeros_like(found.gains))
-    before, after = (spread(residuals_of(seen, one, found.weights), found.weights) for one in (as_is, found))
+    before, after = (spread(seen.point, one, found.weights) for one in (seen.color, evened_of(seen, found)))
     return replace(found, before=before, after=after)
 
 
@@ -358,7 +350,7 @@ def _lit(grey: ColorObservations, found: Solution, design: DesignMatrix, group: 
         vignetting=found.vignetting - vignetting @ drift.light,
         tilts=grey.slopes @ drift.light,
     )
-    before, after = (spread(residuals_of(grey, one, found.weights), found.weights) for one in (found, lit))
+    before, after = (spread(grey.point, evened_of(grey, one), found.weights) for one in (found, lit))
     if after > (1 + MOST_RISE) * before:
         return replace(found, drift=drift)
     return replace(lit, drift=drift)
@@ -368,9 +360,9 @@ def _in_own_light(grey: ColorObservations, found: Solution, design: DesignMatrix
     """Add shading grids where they explain enough, and solve again with them, in turn."""
     which = np.ones(len(grey.camera), bool)
     for _ in range(ROUNDS):
-        colors = point_colors(grey, found, found.weights)
-        rest = rest_of(grey, found, colors) - shading_of(grey, found.tilts)
-        unexplained = ShadingResidual(grey.point, grey.place, rest, own_weights(grey, found, colors))
+        rest = rest_of(grey, found)
+        unlit = rest - shading_of(grey, found.tilts)
+        unexplained = ShadingResidual(grey.point, grey.place, unlit, own_weights(grey, found, rest))
         fields, falls = paying_fields(grey.photo, unexplained, which)
         if not fields.any():
             return replace(found, fields=fields)
@@ -382,7 +374,7 @@ def _in_own_light(grey: ColorObservations, found: Solution, design: DesignMatrix
 def _tinted(seen: ColorObservations, found: Solution) -> Solution:
     """Add the tints of the shading grids."""
     light, tints = own_light(seen, found), found.tints.copy()
-    rest = residuals_of(seen, found, found.weights) + light[:, None]
+    rest = residuals_of(seen.point, evened_of(seen, found), found.weights) + light[:, None]
     for photo in np.flatnonzero(found.fields.any(axis=1)):
         rows = seen.photo == photo
         tints[photo] = tint_of(light[rows], rest[rows], found.weights[rows])
@@ -395,7 +387,7 @@ def _reweighted(seen: ColorObservations, design: DesignMatrix, found: Solution, 
     for _ in range(rounds):
         gains, vignetting = design.fit(seen, found.weights, unlit)
         evened = unlit - gains[seen.photo] - falloff_of(seen, vignetting)[:, None]
-        off = _from_means(seen.point, evened, found.weights)
+        off = residuals_of(seen.point, evened, found.weights)
         found = replace(found, gains=gains, vignetting=vignetting, weights=cauchy(np.sqrt(_squares(off))))
     return found
 
@@ -403,13 +395,10 @@ def _reweighted(seen: ColorObservations, design: DesignMatrix, found: Solution, 
 def _pays(seen: ColorObservations, plain: Solution, bent: Solution) -> NDArray[np.bool_]:
     """Return the cameras whose vignetting explains enough to be accepted, [num_cameras]."""
     camera, num = seen.camera[seen.photo], len(bent.vignetting)
-    sizes = []
-    for found in (plain, bent):
-        residuals = residuals_of(seen, found, bent.weights)
-        squares = bent.weights * _squares(residuals)
-        sizes.append(np.sqrt(np.bincount(camera, squares, num)))
+    residuals = (residuals_of(seen.point, evened_of(seen, found), bent.weights) for found in (plain, bent))
+    before, after = (np.sqrt(np.bincount(camera, bent.weights * _squares(one), num)) for one in residuals)
     farthest = np.array(
         [np.percentile(seen.radius[camera == one], 99) if (camera == one).any() else 0 for one in range(num)]
     )
     corner = farthest * (bent.vignetting[:, 0] + farthest * bent.vignetting[:, 1])
-    return (sizes[1] < (1 - LEAST_FALL) * sizes[0]) & (np.abs(corner) > LEAST_FALLOFF)
+    return (after < (1 - LEAST_FALL) * before) & (np.abs(corner) > LEAST_FALLOFF)
