@@ -386,8 +386,8 @@ def _filled(corners: Floats, shape: tuple[int, int]) -> tuple[Ints, Ints, Floats
         second = (away_x * (cy - ay)[of] - away_y * (cx - ax)[of]) / area[of]
         third = (away_y * (bx - ax)[of] - away_x * (by - ay)[of]) / area[of]
     first = 1 - second - third
-    inside = (first >= -1e-9) & (second >= -1e-9) & (third >= -1e-9)  # NaN of a triangle without area is not
-    return of[inside], (y * shape[1] + x)[inside], np.stack([first[inside], second[inside], third[inside]])
+    inside = np.minimum(first, np.minimum(second, third)) >= -1e-9  # NaN of a triangle without area is not
+    return of[inside], (y * shape[1] + x)[inside], np.stack([first, second, third])[:, inside]
 
 
 def _covered_in(view: CoverageView, training: Sequence[CoverageView], border: Border | None, rim: int | None) -> Mask:

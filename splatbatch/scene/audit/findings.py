@@ -119,8 +119,7 @@ KINDS: dict[str, FindingKind] = {
     "unseen_points": FindingKind(
         "warning", "Gaussians start at these points, and no photograph of the patch corrects them"
     ),
-    "no_pose": FindingKind("error", _NO_RAYS, remedy=_EXPORT),
-    "bad_pose": FindingKind("error", _NO_RAYS, remedy=_EXPORT),
+    **dict.fromkeys(("no_pose", "bad_pose"), FindingKind("error", _NO_RAYS, remedy=_EXPORT)),
     "duplicate_name": FindingKind(
         "error",
         "one photograph would be trained with two poses",
@@ -156,9 +155,7 @@ KINDS: dict[str, FindingKind] = {
         "error", "with coordinates this large, float32 places Gaussians only in steps of more than a millimetre"
     ),
     # cameras
-    "bad_params": FindingKind("error", _NO_RAYS, remedy=REPAIR),
-    "params_count": FindingKind("error", _NO_RAYS, remedy=REPAIR),
-    "bad_camera_size": FindingKind("error", _NO_RAYS, remedy=REPAIR),
+    **dict.fromkeys(("bad_params", "params_count", "bad_camera_size"), FindingKind("error", _NO_RAYS, remedy=REPAIR)),
     "unsupported_model": FindingKind(
         "error",
         "the trainer does not take this camera model",
@@ -301,8 +298,7 @@ KINDS: dict[str, FindingKind] = {
         "the four channels (CMYK) are ink, not light; programs that read three channels see wrong colours",
         remedy=_TO_RGB,
     ),
-    "sixteen_bit": FindingKind("warning", _LOADERS_DIFFER, remedy=_TO_RGB),
-    "alpha": FindingKind("warning", _LOADERS_DIFFER, remedy=_TO_RGB),
+    **dict.fromkeys(("sixteen_bit", "alpha"), FindingKind("warning", _LOADERS_DIFFER, remedy=_TO_RGB)),
     "animated": FindingKind("warning", "only the first frame of such a file is used", remedy=_TO_RGB),
     "exif_orientation": FindingKind(
         "warning",
@@ -316,9 +312,9 @@ KINDS: dict[str, FindingKind] = {
         "warning", "programs that pair the files of two folders in order train photographs with a neighbour's pose"
     ),
     # against the source
-    "camera_drift": FindingKind("warning", _IN_ITSELF, remedy=_RECUT_TODAY),
-    "pose_drift": FindingKind("warning", _IN_ITSELF, remedy=_RECUT_TODAY),
-    "not_in_source": FindingKind("warning", _IN_ITSELF, remedy=_RECUT_TODAY),
+    **dict.fromkeys(
+        ("camera_drift", "pose_drift", "not_in_source"), FindingKind("warning", _IN_ITSELF, remedy=_RECUT_TODAY)
+    ),
 }
 
 
