@@ -1,6 +1,7 @@
 """The report of a batch as report.html, report.md and report.json, all made from the same facts."""
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from splatbatch.config import Variant
@@ -18,6 +19,7 @@ from splatbatch.tasks.freshness import FreshnessChecker
 __all__ = ["build", "load", "to_live_html", "to_markdown", "write_facts", "write_report"]
 
 
+@cache
 def load() -> None:
     """Import and compile what a report needs, so that a child forked later writes its report in half the time."""
     from PIL import Image, ImageOps, TiffImagePlugin  # noqa: F401

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.files import fault_of_name
+from splatbatch.processes import num_cores
 from splatbatch.report.facts import OutlierPhotograph, ReportedColors
 from splatbatch.report.pictures import PictureBudget, data_url
 from splatbatch.scene.colmap.types import Camera
@@ -34,8 +34,8 @@ MOST_S = 4.0
 """Time for all these pictures of a report, in seconds; after that no further photograph is decoded."""
 Folders = Callable[[str], Sequence[Path]]
 """Function that returns the folders that may hold the photographs of a scene, by its name; "": of all patches."""
-Pair = tuple[bytes, bytes, tuple[int, int]]
-"""A photograph before and after colour correction, as two JPEGs, and the width and height of both in pixels."""
+Pair = tuple[bytes, bytes, dict[str, int]]
+"""A photograph before and after colour correction, as two JPEGs, and "width" and "height" of both in pixels."""
 Strip = list[tuple[OutlierPhotograph, list[str], dict[str, int]]]
 """Photographs, each with the data URLs of two pictures, before and after, and their "width" and "height" in pixels."""
 
@@ -52,24 +52,22 @@ def color_strip(scene: ReportedColors, folders: Sequence[Path], budget: PictureB
         ends_at: time in seconds by time.monotonic() from which on no further photograph is decoded.
     """
     strip: Strip = []
-    with warnings.catch_warnings(), ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+    with warnings.catch_warnings(), ThreadPoolExecutor(num_cores()) as pool:
         warnings.simplefilter("ignore")  # Pillow's
-        pairs = pool.map(partial(_pair, folders, ends_at), scene.photographs if folders else ())
-        for photo, pair in zip(scene.photographs, pairs, strict=False):
+        pairs = pool.map(partial(_pair, folders, ends_at), scene.photographs)
+        for photo, pair in zip(scene.photographs, pairs, strict=True):
             if pair and budget.take(*pair[:2]):
-                strip.append((photo, [*map(data_url, pair[:2])], {"width": pair[2][0], "height": pair[2][1]}))
+                strip.append((photo, [*map(data_url, pair[:2])], pair[2]))
     return strip
 
 
 def _pair(folders: Sequence[Path], ends_at: float, photo: OutlierPhotograph) -> Pair | None:
     """Return small pictures of a photograph before and after correction; None if it cannot be found or decoded."""
-    if fault_of_name(PurePath(photo.name).as_posix()):
+    if time.monotonic() > ends_at or fault_of_name(PurePath(photo.name).as_posix()):
         return None
-    for folder in folders:
-        with contextlib.suppress(Exception):  # Pillow may raise any error on damaged files
-            is_there = time.monotonic() < ends_at and (folder / photo.name).is_file()
-            if is_there and (pair := decoded_pair(folder / photo.name, ColorCorrection.of(photo.tone))):
-                return pair
+    with contextlib.suppress(Exception):  # Pillow may raise any error on damaged files
+        there = next(filter(Path.is_file, (folder / photo.name for folder in folders)))
+        return decoded_pair(there, ColorCorrection.of(photo.tone))
     return None
 
 
@@ -94,7 +92,7 @@ def decoded_pair(path: Path, tone: ColorCorrection) -> Pair | None:
     width, height = picture.size
     middle = Camera(0, "PINHOLE", width, height, (float(width), float(width), width / 2, height / 2))
     pixels = np.asarray(picture)
-    return _jpeg(pixels), _jpeg(normalised_copies(pixels, tone, middle)), (width, height)
+    return _jpeg(pixels), _jpeg(normalised_copies(pixels, tone, middle)), {"width": width, "height": height}
 
 
 def _jpeg(pixels: NDArray[np.uint8]) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -141,8 +140,8 @@ class RunContext:
     """The ledger of this process; each other worker writes its own."""
     made: list[Any] = field(default_factory=list)
     """Products of the follow-ups, printed by `end` once the live display is closed."""
-    loads_report_at: float = math.inf
-    """Time by time.monotonic() from which on a tick loads what the report needs."""
+    opened_at: float = field(default_factory=time.monotonic)
+    """Time by time.monotonic(); `LOADS_REPORT_S` later a tick loads what the report needs."""
 
     @classmethod
     @contextmanager
@@ -176,7 +175,6 @@ class RunContext:
         receivers, contents = Sinks([metrics, *sinks, *people]), ContentHasher(batch)
         with ConsoleListener(batch.output, whole.names, shown) as console:
             context = cls(batch, interruption, show, shown, console, receivers, contents, claims)
-            context.loads_report_at = time.monotonic() + LOADS_REPORT_S
             if claims:
                 listeners = (console.tell, contents.tell, receivers.tell)
                 context.ledger = Ledger(batch.output.ledger_of(worker), *listeners, generation_of=claims.generation)
@@ -204,11 +202,10 @@ class RunContext:
         self.keep()
         self.console.tick()
         self.contents.tick()
-        if time.monotonic() > self.loads_report_at:
+        if time.monotonic() > self.opened_at + LOADS_REPORT_S:
             from splatbatch.report import load
 
-            load()
-            self.loads_report_at = math.inf
+            load()  # once
         for reason in self.sinks.tick():
             (self.ledger.write if self.claims else self.console.tell)(Notice("notify_failed", reason))
 
