@@ -108,6 +108,17 @@ def test_figures_of_other_pixels_or_other_tones_are_not_compared() -> None:
     assert trained(30, 31, psnr_covered=None).gain("psnr_covered") is None
 
 
+def test_where_one_leaves_photographs_out_those_that_both_have_are_compared() -> None:
+    def images(**psnr: float) -> dict[str, dict[str, float]]:
+        return {name: {"psnr": one, "psnr_covered": one + 1} for name, one in psnr.items()}
+
+    pair = trained(30, 34, covered="other", images=images(a=30, b=31, c=45))
+    pair.parent["images"] = images(a=29, b=31.5)
+    assert pair.gain("psnr") == pytest.approx(0.25)
+    pair.parent["images"] = images(d=29)
+    assert pair.gain("psnr_covered") is None
+
+
 def test_seconds_are_compared_where_nothing_else_was_trained_beside() -> None:
     assert trained(30, 30, seconds=11.0).slower() == pytest.approx(10)
     assert trained(30, 30, seconds=11.0, is_alone=False).slower() is None

@@ -166,5 +166,7 @@ def figures_of(output: Path, task: str) -> dict[str, Any]:
         return {}
     lines = read_lines(folder.path / result.attempt / "progress.jsonl")
     steps = [one["t"] for one in lines if "loss" in one]
-    facts = {"covered": result.metrics.covered.hash, "num_gaussians": result.num_gaussians}
+    photos = result.metrics.photos().items()
+    images = {name: {"psnr": one.psnr, "psnr_covered": one.psnr_covered} for name, one in photos}
+    facts = {"covered": result.metrics.covered.hash, "num_gaussians": result.num_gaussians, "images": images}
     return asdict(result.metrics.final) | facts | {"seconds": round(max(steps) - min(steps), 2) if steps else 0.0}

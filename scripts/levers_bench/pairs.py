@@ -43,9 +43,18 @@ class Pair:
         return self.scene, self.patch, self.seed, self.change, tuple(self.settings), tuple(self.under)
 
     def gain(self, figure: str) -> float | None:
-        """Return by how many dB the change is better; None where pixels or corrections of tones differ."""
-        known = [self.parent.get(figure), self.changed.get(figure)]
-        pixels = [(one.get("covered"), one.get("psnr_even") is None) for one in (self.parent, self.changed)]
+        """Return by how many dB the change is better; None where pixels or corrections of tones differ.
+
+        Early stopping leaves out the photographs that it decides by: those that both have are then compared.
+        """
+        both = (self.parent, self.changed)
+        known = [one.get(figure) for one in both]
+        names, others = (one.get("images", {}).keys() for one in both)
+        pixels = [(one.get("covered"), one.get("psnr_even") is None) for one in both]
+        if names != others and pixels[0][1] == pixels[1][1]:
+            of_each = [[one["images"][name][figure] for one in both] for name in names & others]
+            gains = [after - before for before, after in of_each if None not in (before, after)]
+            return statistics.fmean(gains) if gains else None
         return known[1] - known[0] if pixels[0] == pixels[1] and None not in known else None
 
     def slower(self) -> float | None:
