@@ -1,7 +1,6 @@
 """The report of a batch as report.html, report.md and report.json, all made from the same facts."""
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
 
 from splatbatch.config import Variant
@@ -19,12 +18,23 @@ from splatbatch.tasks.freshness import FreshnessChecker
 __all__ = ["build", "load", "to_live_html", "to_markdown", "write_facts", "write_report"]
 
 
-@cache
 def load() -> None:
-    """Import and compile what a report needs, so that a child forked later writes its report in half the time."""
-    from PIL import Image, ImageOps, TiffImagePlugin  # noqa: F401
+    """Import and compile what a report needs, so that a child forked later writes its report in half the time.
 
-    Image.preinit()
+    Raises:
+        ImportError, OSError: files of splatbatch, or of a package that it needs, are gone.
+    """
+    # the formats that Pillow imports when it opens the first picture
+    from PIL import (  # noqa: F401  # noqa: F401
+        BmpImagePlugin,
+        GifImagePlugin,
+        ImageOps,
+        JpegImagePlugin,
+        PngImagePlugin,
+        PpmImagePlugin,
+        TiffImagePlugin,
+    )
+
     for name in environment(is_html=True).list_templates(["j2"]):
         environment(is_html=name.endswith(".html.j2")).get_template(name)
 

@@ -5,12 +5,12 @@ Pictures are made while the report is written: few, small, read at reduced size,
 
 from __future__ import annotations
 
-import contextlib
 import io
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePath
 
@@ -65,7 +65,7 @@ def _pair(folders: Sequence[Path], ends_at: float, photo: OutlierPhotograph) -> 
     """Return small pictures of a photograph before and after correction; None if it cannot be found or decoded."""
     if time.monotonic() > ends_at or fault_of_name(PurePath(photo.name).as_posix()):
         return None
-    with contextlib.suppress(Exception):  # Pillow may raise any error on damaged files
+    with suppress(Exception):  # Pillow may raise any error on damaged files
         there = next(filter(Path.is_file, (folder / photo.name for folder in folders)))
         return decoded_pair(there, ColorCorrection.of(photo.tone))
     return None

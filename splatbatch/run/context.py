@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -141,7 +141,7 @@ class RunContext:
     made: list[Any] = field(default_factory=list)
     """Products of the follow-ups, printed by `end` once the live display is closed."""
     opened_at: float = field(default_factory=time.monotonic)
-    """Time by time.monotonic(); `LOADS_REPORT_S` later a tick loads what the report needs."""
+    """Time by time.monotonic(), until a tick, `LOADS_REPORT_S` later, has loaded what the report needs."""
 
     @classmethod
     @contextmanager
@@ -179,7 +179,7 @@ class RunContext:
                 listeners = (console.tell, contents.tell, receivers.tell)
                 context.ledger = Ledger(batch.output.ledger_of(worker), *listeners, generation_of=claims.generation)
             yield context
-            with contextlib.suppress(StopRequested, OSError):  # events that a full disk refused before
+            with suppress(StopRequested, OSError):  # events that a full disk refused before
                 patience = WaitHooks(context.keep, interruption.reason, print_err)
                 when_there_is_room(context.ledger.finish, batch.output.path, patience)
 
@@ -203,15 +203,17 @@ class RunContext:
         self.console.tick()
         self.contents.tick()
         if time.monotonic() > self.opened_at + LOADS_REPORT_S:
-            from splatbatch.report import load
+            self.opened_at = math.inf
+            with suppress(Exception):  # what fails here fails again, and is told, when the report is written
+                from splatbatch.report import load
 
-            load()  # once
+                load()
         for reason in self.sinks.tick():
             (self.ledger.write if self.claims else self.console.tell)(Notice("notify_failed", reason))
 
     def finish_contents(self, patience: WaitHooks) -> None:
         """Hash the remaining input files of trained patches; after a request to stop, the next run continues."""
-        with contextlib.suppress(StopRequested):
+        with suppress(StopRequested):
             self.contents.finish(patience)
 
     def follow(self, run: RunResult, inspected: FollowUpResult | None, after: After, alone: Alone) -> RunSummary:
@@ -312,7 +314,7 @@ def write_the_report(
         case ExpectedError(error=error):
             words = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         case Crashed(words=words, traceback=traceback):
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 write_text(batch.output.fault, traceback)
             words = f"error in splatbatch itself: {words}; please report it with {batch.output.fault}"
         case Hung(path=path):
