@@ -42,7 +42,7 @@ WARNINGS = (
     rf"^\s*warn(ing)?\b(?!{_POD_ENDS})",
     r"\[ ?warn(ing)?\b(?![^\n]*failed to (save|write))|\bwarning ?:|\bwarning\b[^\n]{0,3}\[",
     rf"(?<!nccl )\b(WARN|WARNING)\b(?!{_POD_ENDS}) (?!NET/)(?![^\n]*(NCCL|failed to (save|write)|preempted))",
-    r"^\[?w\d{4}\b|^\[W\d+|(^|\d: )W (tensorflow|external)/",
+    r"^\[?w\d{4}\b|^\[W[ \d]|(^|\d: )W (tensorflow|external)/",
     r"Error checking compiler version for|^could not load the\b|\bcustom (kernel|op|extension)s?\b",
     # Tools of a job's script: what they do not find or may not do is seldom what the training died of.
     r"^(bash|sh|curl|wget|cp|mv|mkdir|rm|ln|ls|tar|git|lscpu|which|tput|find|cat|chmod|ssh\S*|rsync|locale)(: |\[)",
