@@ -71,7 +71,7 @@ IN_THREAD = (r"^Exception in thread", r"^Error in atexit", r"^Exception in (call
 ERROR_LEVEL = (
     r"\[(error|critical|fatal)\]",
     r"^(fatal |runtime )?(error|fatal)\b ?:",
-    r"^E\d{4,8} |^\[rank\d+\]:\[E|❌|^E: |\bERROR   ",
+    r"^E\d{4,8} |^(\[rank\d+\]:)?\[E[ \d]|❌|^E: |\bERROR   ",
     r"^Training error\b|^Error executing\b",
 )
 """Patterns of lines that the program itself marks as errors."""
