@@ -18,8 +18,8 @@ HARMLESS = (
     r"Could not load symbol cublasGetSmCountTarget|DecompressionBombWarning",
     r"\b(module|ml|nvidia-smi|tput|conda|deactivate): (command )?not found",
     r"MESA-LOADER|libGL error|swrast(_dri)?\b|libEGL warning|\bxauth\b|XDG_RUNTIME_DIR|^ALSA lib",
-    r"couldn't chdir to|cannot set terminal process group|no job control in this shell",
-    r"errno: 97\b|Address family not supported by protocol",
+    r"couldn't chdir to|cannot set terminal process group|no job control in this shell|/var/lib/(dpkg|apt)/",
+    r"errno: 9[79]\b|Address family not supported by protocol",
     r"pip's dependency resolver|\byou have \S+ [\w.+-]+ which is incompatible",
     r"fatal: not a git repository|^(perl|locale|bash): warning|setlocale: |No value for \$TERM",
     r"libnccl-net\S*: cannot open|NET/Plugin|\bNCCL INFO\b|No CUDA runtime is found, using CUDA_HOME",
@@ -28,7 +28,7 @@ HARMLESS = (
     r"malicious pickle data|The current process just got forked|infoROM is corrupted",
     r"^\s*Corrupt JPEG data|libpng warning|iCCP: known incorrect|Invalid SOS parameters for sequential JPEG",
     r"^\s*warnings\.warn\(|xFormers can't load|Please reinstall xformers|Could not import \S+: No module named",
-    r"WANDB_NOTEBOOK_NAME|wandb[^\n]*(entering retry loop|Network error|retrying)",
+    r"xcgroup_\w+:|unable to create cgroup|WANDB_NOTEBOOK_NAME|wandb[^\n]*(entering retry loop|Network error|retrying)",
     r"find: '[^']*': (Permission denied|No such file)|cannot (touch|stat|access) '[^']*': (No such file|Permission)",
 )
 
