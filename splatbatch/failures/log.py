@@ -32,7 +32,25 @@ QUOTE_CHARS = 240
 MOST_BETWEEN = 0.1
 """Largest distance between two reports of progress, as a share of all steps; some programs omit the last report."""
 
-ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+DECORATION = re.compile(
+    r"""(?mx)
+    ^(?:\x1b\[[0-9;?]*[A-Za-z])*
+    (?:\d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d\S*[ ]                # a time
+    |\[\d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d[^]\s]*\][ ]
+    |[\w.-]+-\d+[ ]+\|(?:\x1b\[\d*m)?[ ]                        # docker compose: trainer-1  |
+    |\[pod/[^]\s]+\][ ]                                        # kubectl logs --prefix
+    |\((?:\w+[ ])?pid=\d+(?:,[ ]ip=[\d.]+)?\)(?:\x1b\[\d*m)?[ ]  # Ray
+    |\[default\d+\]:[ ]?                                       # torchrun --tee
+    |std(?:err|out):[ ]                                         # a program that passes on the lines of another
+    |[A-Z][a-z]{2}[ ][ \d]\d[ ]\d\d:\d\d:\d\d[ ][\w.-]+[ ]       # journalctl
+        (?!kernel|systemd|slurm|\S*oom)[\w./@-]+\[\d+\]:[ ]
+    )+|\x1b\[[0-9;?]*[A-Za-z]
+    """
+)
+"""Pattern of what a program did not say itself: colours, and the times and names that others write before its lines.
+
+Lines of the kernel, Slurm and guards of memory keep them, since they tell whose line it is.
+"""
 _FIGURES = dict.fromkeys(map(ord, "0123456789.,:|#%█▏▎▍▌▋▊▉ "))
 
 
@@ -57,7 +75,7 @@ def lines_of(text: str, after: int = 0, left_out: int = 0) -> tuple[LogLine, ...
         after: the number of the line after which lines are left out of `text`, from 1; 0: none are.
         left_out: the number of lines left out there.
     """
-    clean = ANSI.sub("", text).replace("\0", "")  # PowerShell's >> appends UTF-16 to whatever is there
+    clean = DECORATION.sub("", text).replace("\0", "")  # PowerShell's >> appends UTF-16 to whatever is there
     lines = [(number, part) for number, line in enumerate(clean.split("\n"), 1) for part in line.split("\r")]
     if len(text) > FULL_CHARS:
         lines = [lines[at] for at in _first_and_last(re.split("[\n\r]", clean.translate(_FIGURES)))]

@@ -28,10 +28,10 @@ from splatbatch.supervisor.external import TooSlow, time_limit
 SHIPPED = Path(__file__).with_name("signatures.toml")
 MOST_BYTES, MOST_CHARS = 1 << 18, 1000
 HINT = "Each [[signature]] has cause, action, advice, and patterns with example lines."
-BEGINNING = r"^(?:\[rank\d+\]:)?\s*"
+BEGINNING = r"^(?:\[rank\d+\]:|\d+: )?\s*"
 """Regular expression that takes the place of a line's begin with spaces (`^`, then any white space) in a pattern.
 
-torchrun writes the rank before each line."""
+torchrun and `srun --label` write the rank before each line."""
 _GROUP = re.compile(r"\{([a-z_]{2,})\}")
 _ERRNO = re.compile(r"\{errno (\d+)\}")
 _NUMBER = r"(?:\\[Errno \1\\]|\\(os error \1\\)|\\berrno ?[=:] ?\1\\b|\\bcode: \1\\b)"

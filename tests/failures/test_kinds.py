@@ -11,6 +11,7 @@ from logs import diagnose_log
 
 from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
+from splatbatch.failures.log import lines_of
 from splatbatch.outcome import Exited, Killed
 
 KINDS = Path(__file__).with_name("kinds.txt")
@@ -44,6 +45,41 @@ def test_a_failure_is_told_by_its_kind(log, code, cause, action, says):
     words, quoted = says
     assert re.search(words, found.advice, re.IGNORECASE), found.advice
     assert any(quoted[:180] in line for line in found.evidence), found.evidence
+
+
+WRITTEN_BEFORE = (
+    "2026-11-24 03:12:44,123 ",
+    "2026-11-24T03:12:44.123456789Z ",
+    "[2026-11-24 03:12:44] ",
+    "trainer-1  | ",
+    "\x1b[36mtrainer-12  | \x1b[0m",
+    "\x1b[36mtrainer-12  |\x1b[0m ",
+    "[pod/train-p3-x7/train] ",
+    "\x1b[36m(TrainWorker pid=8112, ip=10.0.0.4)\x1b[0m ",
+    "[default0]:",
+    "stderr: ",
+    "Nov 24 03:12:44 gpu7 train[8112]: ",
+    "trainer-1  | 2026-11-24 03:12:44,123 ",
+)
+
+
+@pytest.mark.parametrize("before", WRITTEN_BEFORE)
+def test_what_others_write_before_each_line_changes_no_diagnosis(before):
+    changed = []
+    for case in kinds():
+        log, code, cause, action, _ = case.values
+        found = diagnose_log("\n".join(f"{before}{line}" for line in log.split("\n")), int(code))
+        if (found.cause, found.action) != (cause, action):
+            changed.append((case.id, found.cause, found.action))
+    assert changed == []
+
+
+def test_lines_of_the_kernel_and_slurm_keep_what_tells_whose_they_are():
+    lines = [
+        "Nov 24 03:12:44 gpu7 earlyoom[912]: sending SIGTERM to process 4711 uid 1000",
+        "Nov 24 03:12:44 gpu7 kernel: Out of memory: Killed process 5512 (python3)",
+    ]
+    assert [line.words for line in lines_of("\n".join(lines))] == lines
 
 
 @pytest.mark.parametrize("name", REAL_KINDS)
