@@ -160,13 +160,15 @@ def lasting(seen: Evidence) -> Diagnosis | None:
 def hinted(seen: Evidence) -> Diagnosis | None:
     """Return the diagnosis by the cause that the end of the log hints at; None: there is no hint.
 
-    A weak hint loses to an exception that no signature knows. None, too, if the program exited with 0, was cancelled or
-    had finished, and for a mere warning that asks for a retry.
+    A weak hint loses to an exception that no signature knows, and to the usual meaning of an exit code. A full disk and
+    other failures that stay true do not lose to the code. None, too, if the program exited with 0, was cancelled or had
+    finished, and for a mere warning that asks for a retry.
     """
     end, best = seen.end, _best(seen.at_end)
     if best is None or end == Exited(0) or isinstance(end, Cancelled) or seen.has_finished:
         return None
-    is_said_otherwise = seen.is_explained or (signal_of(end) is None and meaning_of_code(end))
+    is_told_by_code = signal_of(end) is None and not best.signature.lasting and meaning_of_code(end)
+    is_said_otherwise = seen.is_explained or is_told_by_code
     least = TELLING if end is None else LIKELY + 1 if is_said_otherwise else 1
     is_hope = best.weight <= WARNED and best.signature.action == "retry"  # no further attempt for a mere warning
     return None if best.weight < least or is_hope else _meant(seen, best)
