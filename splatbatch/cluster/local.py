@@ -14,6 +14,7 @@ from splatbatch import processes
 from splatbatch.cluster.job import JOB, TERMS, WorkerJob
 from splatbatch.errors import ExecutorError
 from splatbatch.machine import background_command
+from splatbatch.machine.gpu import environment_of
 from splatbatch.output.submissions import Submission
 from splatbatch.tasks.batch import Batch
 
@@ -46,7 +47,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
     for index in range(num_workers):
         environment = {**os.environ, TERMS: submission.record.terms, JOB: f"{submission.path.name}/{index}"}
         if num_gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(card.uuid for card in cards[index * num_gpus :][:num_gpus])
+            environment |= environment_of(card.uuid for card in cards[index * num_gpus :][:num_gpus])
         try:
             pid = background_command.start(command, submission.log(index), environment).pid
         except OSError as error:

@@ -21,6 +21,7 @@ from splatbatch.doctor.checks import (
 )
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.fields import number
+from splatbatch.machine.gpu import environment_of
 from splatbatch.output.records.record import read_as
 from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.supervisor.ask import ask
@@ -49,7 +50,7 @@ def probe(machine: Machine) -> TorchProbe:
     Raises:
         OSError: no process can be started.
     """
-    (answer,) = ask([[PROBE]], PROBE_S, _visible(machine))
+    (answer,) = ask([[PROBE]], PROBE_S, environment_of(card.uuid for card in machine.presence.cards))
     if isinstance(answer, str):
         return TorchProbe(error=f"torch does not start: {answer}")
     return read_as(TorchProbe, answer)
@@ -65,18 +66,15 @@ def warm(machine: Machine, wanted: Sequence[str]) -> Iterator[CheckResult]:
     Raises:
         OSError: no process can be started.
     """
-    answers = ask([[WARM, name] for name in wanted], WARM_S, _visible(machine))
+    answers = ask(
+        [[WARM, name] for name in wanted], WARM_S, environment_of(card.uuid for card in machine.presence.cards)
+    )
     for name, answer in zip(wanted, answers, strict=True):
         record = {"error": answer} if isinstance(answer, str) else answer
         if error := str(record.get("error") or ""):
             yield problem(f"build {name}", error, REMEDIES[name].format(folder=extensions_folder()), OF_TRAINER)
         else:
             yield ok(f"build {name}", f"done in {number(record.get('seconds')) or 0:.1f} s")
-
-
-def _visible(machine: Machine) -> dict[str, str]:
-    """Return the environment that makes exactly the GPUs that NVML lists visible, as for attempts."""
-    return {"CUDA_VISIBLE_DEVICES": ",".join(card.uuid for card in machine.presence.cards)}
 
 
 def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[CheckResult]:

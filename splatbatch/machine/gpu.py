@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -72,6 +72,11 @@ class GpuAvailability:
             return ""
         said = f"NVML says: {self.error}" if self.error else "the driver (NVML) lists no GPU"
         return f"an NVIDIA GPU is here ({', '.join(self.traces)}), but cannot be used: {said}"
+
+
+def environment_of(uuids: Iterable[str]) -> dict[str, str]:
+    """Return the environment in which CUDA sees exactly the GPUs of these UUIDs, in their order; without any, none."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
 
 
 def gpus() -> tuple[Gpu, ...]:

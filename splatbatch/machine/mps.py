@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from splatbatch import processes
+from splatbatch.machine.gpu import environment_of
 
 DAEMON = "nvidia-cuda-mps-control"
 """Name of the program that is the MPS daemon."""
@@ -54,7 +55,7 @@ class Mps:
         # the path of a socket may have 107 bytes (unix(7)): not in the output folder
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         # UUIDs, not indices: the daemon would count the GPUs that it sees anew (NVIDIA's guide of MPS)
-        visible = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
+        visible = environment_of(uuids)
         try:
             process = subprocess.Popen(
                 [program, "-f"],  # in the foreground: a process that the kernel ends when we die

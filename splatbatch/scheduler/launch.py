@@ -16,6 +16,7 @@ from pathlib import Path
 from splatbatch import isolated
 from splatbatch.config import Limits
 from splatbatch.files import PRIVATE, Record, is_out_of_space, write_json
+from splatbatch.machine.gpu import environment_of
 from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import Stopped
 from splatbatch.output.attempt_folder import Attempt
@@ -191,4 +192,4 @@ def write_go(file: Path, slot: Slot) -> None:
 
 def _visible_gpus(slot: Slot) -> dict[str, str]:
     """Return the environment that shows an attempt exactly one GPU, by UUID, or none on a slot of the CPU."""
-    return {"CUDA_VISIBLE_DEVICES": slot.gpu or "", **dict(slot.environment)}
+    return {**environment_of([slot.gpu] if slot.gpu else []), **dict(slot.environment)}
