@@ -225,32 +225,32 @@ class Loop(LoopState):
         cores = self.slots.offer_cores(now, or_gpu=False)  # first: no task is claimed that another worker could start
         if cores is None or (task := next(self.queue.due(now, beside=True), None)) is None:
             return False
-        self._start(task, self.slots.offer_cores(now, or_gpu=task.takes == "any") or cores)
-        return True
+        return self._start(task, self.slots.offer_cores(now, or_gpu=task.takes == "any") or cores)
 
     def _start_next(self) -> bool:
         """Start the next task if there is a slot for it; return whether to try again at once.
 
         A task that must have a GPU to itself waits for the one with the fewest attempts, where no other task starts
-        until then. On the other GPUs the tasks behind it start.
+        until then. On the other GPUs the tasks behind it start. A standby that is nearly prepared is waited for; one
+        whose reader process waits for a file is passed over.
         """
         now, free = self.clock.now(), self.slots.with_seat()
         # without a seat no task is claimed that another worker could start sooner
-        for ready, task in standby.in_turn(self, now, free) if free else ():
-            if not self._has_room():
+        for ready, task in standby.in_turn(self, now) if free else ():
+            among = free & {ready.context.name} if ready and ready.context else free
+            reading = ready and ready.reading
+            if not among or (reading and reading.wait):
+                continue
+            if reading or not self._has_room():
                 return False
-            among = {ready.context.name} if ready and ready.context else free
             alone = self._retries.is_alone(task)
             if offer := self.slots.offer(self._sharing.of(task), now, alone=alone, among=among):
                 if self._choose_budget_again():
                     return True
-                if ready:
-                    return self._go(ready, offer)
-                self._start(task, offer)
-                return True
+                return self._go(ready, offer) if ready else self._start(task, offer)
             for name, reason in self.slots.give_up_overdue(now).items():
                 self.ledger.write(Notice("slot_given_up", reason, slot=name))
-            free.discard(self.slots.emptiest())  # where this task waits; `in_turn` goes on with the other slots
+            free.discard(self.slots.emptiest())  # where this task waits; those behind it may start on the other slots
             if not (alone and free):
                 return False
         return False
@@ -282,18 +282,22 @@ class Loop(LoopState):
         self._take_slot(ready, slot)
         return True
 
-    def _start(self, task: Task, slot: Slot) -> None:
-        """Start an attempt at a task on a slot: a reader process prepares it, and it begins once that is done."""
+    def _start(self, task: Task, slot: Slot) -> bool:
+        """Start an attempt at a task on a slot: a reader process prepares it, and it begins once that is done.
+
+        True is returned, also after an error, which is recorded: another task may start at once.
+        """
         self.queue.take(task)
         try:
             one = launch.start(self, task, slot)
         except Exception as error:  # noqa: BLE001 - of one task only: see `_handle_error`
             self._handle_error(task, error)
-            return
+            return True
         self.add(one)
         self._take_slot(one, slot)
         if one.reading is not None:
             self._begin(one, one.reading)
+        return True
 
     def _take_slot(self, one: RunningAttempt, slot: Slot) -> None:
         if wait := self.slots.take(one.key, slot, self._sharing.of(one.task), alone=self._retries.is_alone(one.task)):

@@ -7,7 +7,7 @@ A standby begins once go.json is written into the folder of its attempt.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from splatbatch.machine.slots import has_memory_for_standby
@@ -24,26 +24,21 @@ cores that train.
 """
 
 
-def in_turn(loop: LoopState, now: float, free: Container[str]) -> Iterator[tuple[RunningAttempt | None, Task]]:
+def in_turn(loop: LoopState, now: float) -> Iterator[tuple[RunningAttempt | None, Task]]:
     """Yield what may start now, in the order of its turn: the standbys, each with its task; then tasks of the queue.
 
-    The next standby is waited for if it is nearly prepared; one whose reader process waits for a file is left out. If
-    no task is left, standbys that could begin only on a busy slot are ended.
+    If the caller goes on to the end, so that nothing else can start, standbys with a CUDA context are ended: they could
+    begin only on a busy slot.
 
     Args:
         loop: state of the loop.
         now: time by the clock of the loop, in seconds.
-        free: names of the slots on which a task may start; the caller may change them meanwhile.
 
     Raises:
         OSError, SplatbatchError: a claim failed; see `Queue.due`.
     """
     for one in loop.ready():
-        if one.context is None or one.context.name in free:
-            if one.reading is None:
-                yield one, one.task
-            elif one.reading.wait is None:  # its reader works, and it is nearly ready
-                return
+        yield one, one.task
     for task in loop.queue.due(now):
         yield None, task
     # only standbys bound to busy slots are left: starting them anew here is faster
