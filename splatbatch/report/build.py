@@ -115,12 +115,8 @@ def _with(attempt: ReportedAttempt, event: OfAttempt) -> ReportedAttempt:
                 warnings=event.warnings or (),
             )
         case events.RetryScheduled():
-            return replace(
-                attempt,
-                next=NextStep(
-                    "retry", event.wait_s, changes=event.changes, trained_in_between=event.trained_in_between
-                ),
-            )
+            how, between = event.how or "", event.trained_in_between
+            return replace(attempt, next=NextStep("retry", event.wait_s, "", event.changes, between, how))
         case events.GaveUp():
             between = event.trained_in_between or ()
             return replace(attempt, next=NextStep("gave_up", reason=event.in_words(), trained_in_between=between))

@@ -48,6 +48,8 @@ class NextStep:
     trained_in_between: tuple[str, ...] = ()
     """Patches trained between two failures of this patch, which shows that the GPU works; empty: none, or not recorded.
     """
+    how: str = ""
+    """How the next attempt differs but for its settings, as "on another GPU"; empty: in nothing."""
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,15 @@ def test_the_same_facts_are_in_the_json(output: OutputFolder) -> None:
     assert "PSNR 6.2 dB under the median of the patches" in output.report("md").read_text()
 
 
+def test_a_retry_that_differs_but_for_its_settings_says_in_what(tmp_path: Path) -> None:
+    made = MadeOutput(tmp_path)
+    made.output.create()
+    made.attempt("p0", "GPU 0", 20, outcome="failed", diagnosis=None)
+    made.tell(2.0, "retry", patch="p0", wait_s=0.0, ladder="", changes={}, how="with the GPU to itself")
+    write_report(made.finish(), ["p0"])
+    assert "Then again, with the GPU to itself" in made.output.report("html").read_text()
+
+
 def test_every_evil_in_the_files_stays_text(tmp_path: Path) -> None:
     evil = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
     made = MadeOutput(tmp_path)
@@ -146,7 +155,7 @@ def test_every_evil_in_the_files_stays_text(tmp_path: Path) -> None:
     facts = {"phase": evil, "step": evil, "seconds": evil, "gpu_peak_mib": evil, "changes": {evil: evil}}
     made.attempt("p0", evil, 20, outcome="failed", diagnosis=diagnosis)
     made.events[-1] |= facts
-    made.tell(2.0, "retry", patch="p0", wait_s=evil, changes={evil: evil}, trained_in_between=[evil])
+    made.tell(2.0, "retry", patch="p0", wait_s=evil, changes={evil: evil}, trained_in_between=[evil], how=evil)
     made.tell(3.0, "audit", verified=evil, refused={evil: evil}, warnings=[evil])
     write_report(made.finish(), [evil.replace("/", "")])
     page = Page(made.output.report("html").read_text())
@@ -158,7 +167,17 @@ def test_events_with_anything_in_them_can_be_reported(tmp_path: Path, value: obj
     made = MadeOutput(tmp_path)
     made.output.create()
     keys = ["t", "slot", "slots", "attempt", "changes", "diagnosis", "outcome", "phase", "step", "seconds", "adopted"]
-    keys += ["waited_s", "gpu_peak_mib", "warnings", "refused", "reason", "wait_s", "trained_in_between", "verified"]
+    keys += [
+        "waited_s",
+        "gpu_peak_mib",
+        "warnings",
+        "refused",
+        "reason",
+        "wait_s",
+        "trained_in_between",
+        "how",
+        "verified",
+    ]
     kinds = ["batch_started", "audit", "gate", "attempt_started", "attempt_ended", "retry", "gave_up", "refused"]
     for kind in kinds:
         made.events.append({"event": kind, "patch": "p0", **dict.fromkeys(keys, value)})
