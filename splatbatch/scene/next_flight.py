@@ -483,8 +483,11 @@ class FlightPlan:
             features.append({"type": "Feature", "geometry": point, "properties": asdict(view)})
         for number, cell in enumerate(self.cells, start=1):
             polygon = {"type": "Polygon", "coordinates": [self._ring(cell, to_globe)]}
-            said = {"name": f"cell {number}", "is": cell.why, "photographs": cell.num_photos, "patch": cell.patch}
-            said |= {"angle_deg": round(cell.angle_deg, 1), "lacks_more": number - 1 in self.left}
+            said = {
+                **{"name": f"cell {number}", "is": cell.why, "description": WEAKNESS[cell.why]},
+                **{"photographs": cell.num_photos, "patch": cell.patch},
+                **{"angle_deg": round(cell.angle_deg, 1), "lacks_more": number - 1 in self.left},
+            }
             features.append({"type": "Feature", "geometry": polygon, "properties": said})
         known = {"type": "FeatureCollection", "name": f"next flight: {self.name}"}
         where = {"coordinates_are": "longitude, latitude, height above the ellipsoid" if self.to_globe else LOCAL}
@@ -506,7 +509,7 @@ class FlightPlan:
                 note="" if self.to_globe else f"Shown at the equator, one unit of the model as one metre: {LOCAL}",
                 views=[(one, _rounded(self._on_globe(np.array([one.position]))[0], 9)) for one in self.views()],
                 cells=[
-                    (cell, plural(cell.num_photos, "photograph"), self._ring(cell, self._on_globe))
+                    (WEAKNESS[cell.why], plural(cell.num_photos, "photograph"), self._ring(cell, self._on_globe))
                     for cell in self.cells
                 ],
             )

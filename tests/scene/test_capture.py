@@ -13,6 +13,7 @@ import pytest
 from splatbatch.scene.next_flight import (
     FEW,
     KML,
+    WEAKNESS,
     CoverageSurvey,
     FlightCamera,
     FlightPlan,
@@ -134,6 +135,14 @@ def test_the_kml_has_a_camera_for_each_view_and_escapes_names(hole: FlightPlan) 
     cameras = root.findall(f".//{{{KML}}}Camera")
     assert len(cameras) == len(hole.suggested)
     assert all(0 <= float(one.find(f"{{{KML}}}tilt").text) <= 90 for one in cameras)
+
+
+def test_weak_cells_are_described_in_words(hole: FlightPlan) -> None:
+    words = {WEAKNESS[cell.why] for cell in hole.cells}
+    features = json.loads(hole.to_geojson())["features"]
+    assert {one["properties"]["description"] for one in features if "is" in one["properties"]} == words
+    names = [one.text for one in ElementTree.fromstring(hole.to_kml()).iter(f"{{{KML}}}name")]
+    assert {name.partition(": ")[2].rpartition(", ")[0] for name in names if name.startswith("cell ")} == words
 
 
 def test_heading_is_clockwise_from_north() -> None:
