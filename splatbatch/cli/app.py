@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
+from typer import BadParameter
 from typer.core import TyperGroup
 
 from splatbatch.errors import ConfigError
@@ -45,6 +46,25 @@ class GroupedCommands(PlainHelp):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line; --config may precede the command. Returned are the words after the command's name."""
         return super().parse_args(ctx, command_first(args))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a wrong value of an option gets the words for a wrong value in the YAML.
+
+        Raises:
+            BadParameter: an option or argument has a wrong value.
+        """
+        try:
+            return super().invoke(ctx)
+        except BadParameter as error:
+            from pydantic import ValidationError
+
+            from splatbatch.config.yaml.mistakes import quoted, words_of
+
+            if isinstance(error.__cause__, ValidationError):
+                (detail, *_) = error.__cause__.errors()
+                value = "" if detail["type"] == "value_error" else f"{quoted(detail['input'])} "  # of a choice: named
+                error.message = f"{value}{words_of(detail)}"
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section of the help for each group, with one line for each command that is not hidden."""

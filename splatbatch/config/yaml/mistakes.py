@@ -183,7 +183,7 @@ def quoted(value: object) -> str:
 def words_of(detail: ErrorDetails) -> str:
     """Return what a value should be, as "should be a number", with a corrected value if one is clear."""
     if words := WORDS.get(detail["type"]):
-        is_span = detail["type"] == "float_parsing" and str(detail["loc"][-1]).endswith("_s")
+        is_span = detail["type"] == "float_parsing" and "".join(map(str, detail["loc"])).endswith("_s")
         right = instead("span" if is_span else _TYPES.get(detail["type"], ""), detail["input"])
         return words.format_map(detail.get("ctx", {})) + (f": write {right}" if right else "")
     return detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
