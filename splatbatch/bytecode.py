@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from splatbatch.caches import cache_home
+from splatbatch.caches import own_cache
 
 LARGEST = "torch"
 
@@ -22,7 +22,7 @@ def keep() -> None:
     """
     if sys.pycache_prefix is None and _lacks_bytecode():
         with suppress(OSError):
-            sys.pycache_prefix, sys.dont_write_bytecode = str(cache_home() / "splatbatch" / "bytecode"), False
+            sys.pycache_prefix, sys.dont_write_bytecode = str(own_cache() / "bytecode"), False
 
 
 def _lacks_bytecode() -> bool:

@@ -21,7 +21,7 @@ def run(bare: Path, **environment: str) -> list[Path]:
     """Import a training's package and torch in a process of its own, and return the bytecode of torch in the cache."""
     root = Path(__file__).parents[1]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    paths = {"PYTHONPATH": f"{bare}:{root}", "XDG_CACHE_HOME": str(bare / "cache")}
+    paths = {"PYTHONPATH": f"{bare}:{root}", "SPLATBATCH_CACHE": str(bare / "cache")}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=inherited | paths | environment, capture_output=True, text=True, check=True
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from splatbatch.caches import cache_home
+from splatbatch.caches import own_cache
 from splatbatch.errors import OutputError, TrainerError
 from splatbatch.machine.limited_program import USUAL, CallBounds, ProgramEnd, run_bounded
 
@@ -98,7 +98,7 @@ def find_tool(tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
     node = shutil.which("node")
     if node is None:
         raise TrainerError("node is not installed, and splat-transform needs it", HINT)
-    place = cache_home() / "splatbatch" / FOLDER
+    place = own_cache() / FOLDER
     if version_in(place) != VERSION:
         tell(f"installing {PACKAGE} {VERSION} into {place}: about 220 MB, only this once")
         _install(place)
@@ -153,5 +153,6 @@ def _install(place: Path) -> None:
     except OSError as error:
         if version_in(place) != VERSION:
             raise OutputError(
-                f"{place}: cannot be written ({error.strerror})", "Set XDG_CACHE_HOME to a folder that can be written."
+                f"{place}: cannot be written ({error.strerror})",
+                "Set SPLATBATCH_CACHE to a folder that can be written.",
             ) from error

@@ -16,6 +16,7 @@ from dom import compare_dom
 from fake_batch import FakeBatch, write_model
 from letters import letters
 from PIL import Image
+from splat_tool import tool_or_skip
 
 from splatbatch.caches import cache_home
 from splatbatch.output.records.metrics import TrainingSettings
@@ -168,6 +169,7 @@ def test_without_a_viewer_there_is_no_page(tmp_path: Path, monkeypatch: pytest.M
     ended = invoke("view", "p0", "p1", batch=batch)
     assert ended.code == 4 and "the viewer is not built" in ended.err and "the viewer with npm" in ended.err
     if version_in(cache_home() / "splatbatch" / FOLDER):
+        tool_or_skip()
         ended = invoke("publish", "p0", "--as", "html", "--to", str(tmp_path / "site"), batch=batch)
         assert ended.code == 4 and "format html: the viewer is not built" in ended.err
         assert [path.name for path in (tmp_path / "site").iterdir()] == []
