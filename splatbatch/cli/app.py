@@ -14,6 +14,8 @@ from typer.core import TyperGroup
 from splatbatch.errors import ConfigError
 
 if TYPE_CHECKING:
+    from typer._click import Context
+
     from splatbatch.tasks.batch import Batch
     from splatbatch.tasks.task import Task
 
@@ -31,7 +33,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 class PlainHelp(TyperGroup):
     """A group of commands whose help shows arguments without Python types."""
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: Context, cmd_name: str) -> Any:
         """Return a command whose help shows arguments by their names, without Python types; None: no such command."""
         command = super().get_command(ctx, cmd_name)
         for one in command.params if command else ():
@@ -43,11 +45,11 @@ class PlainHelp(TyperGroup):
 class GroupedCommands(PlainHelp):
     """Group of all commands of the app; help lists them by `GROUPS`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Parse the command line; --config may precede the command. Returned are the words after the command's name."""
         return super().parse_args(ctx, command_first(args))
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Context) -> object:
         """Run the command; a wrong value of an option gets the words for a wrong value in the YAML.
 
         Raises:
@@ -66,7 +68,7 @@ class GroupedCommands(PlainHelp):
                 error.message = f"{value}{words_of(detail)}"
             raise
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Context, formatter: Any) -> None:
         """Write a section of the help for each group, with one line for each command that is not hidden."""
         shown = {
             name: one for name in self.list_commands(ctx) if (one := self.get_command(ctx, name)) and not one.hidden

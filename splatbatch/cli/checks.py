@@ -129,12 +129,15 @@ def plan(patches: PatchArguments = [], config: ConfigOption = None, json_: JsonO
 def print_plan(batch: Batch, *, as_json: bool = False) -> None:
     """Print the plan of a batch: what `train` would do with each patch and why, the schedule, and the expected time.
 
+    Optional extras that the YAML needs and this machine lacks are named on stderr.
+
     Raises:
         ConfigError, SceneError, LaterFormatError: there can be no plan; see `splatbatch.run.plan.plan`.
         ExecutorError, TrainerError: `train` could not train the patches here, or would refuse; the plan is printed
             first.
         OSError: a mask was removed during the audit.
     """
+    from splatbatch.doctor.preflight import lacking_extras
     from splatbatch.run.plan import plan as run
     from splatbatch.tasks.estimates import check_place
 
@@ -143,6 +146,8 @@ def print_plan(batch: Batch, *, as_json: bool = False) -> None:
         print_json(found.facts())
     else:
         show_plan(found)
+    for one in lacking_extras(batch.config):
+        print_line(f"{one.check}: {one.message}. {one.remedy}", err=True)
     if found.to_train:
         check_place(found.batch.only(found.to_train), found.forecast)
 

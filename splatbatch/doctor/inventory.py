@@ -73,15 +73,6 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
         ExecutorError: the first GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
-    wanted = {
-        "gsply": "compressed" in config.publish.formats,
-        "apprise": bool(config.notify.urls),
-        "tensorboard": config.evaluation.tensorboard,
-        "pyproj": bool(config.scene.crs),
-        "mlflow-skinny": bool(config.tracking.mlflow),
-        "asyncssh": scheme_of(config.executor.store) == "ssh",
-        "obstore": scheme_of(config.executor.store) == "s3",
-    }
     folder = config.output.folder
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     return checks.MachineNeeds(
@@ -93,5 +84,19 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
         lacking={name: missing(program) for name, program in programs.items()},
         trains_itself=OUR_TRAINER in programs,
         on_cpu=is_on_cpu(config.executor, config.training.device) and gpu.presence().is_here(),
-        extras=frozenset(name for name, is_wanted in wanted.items() if is_wanted),
+        extras=wanted_extras(config),
     )
+
+
+def wanted_extras(config: Config) -> frozenset[str]:
+    """Return the packages of optional extras that the YAML needs."""
+    wanted = {
+        "gsply": "compressed" in config.publish.formats,
+        "apprise": config.notify.urls,
+        "tensorboard": config.evaluation.tensorboard,
+        "pyproj": config.scene.crs,
+        "mlflow-skinny": config.tracking.mlflow,
+        "asyncssh": scheme_of(config.executor.store) == "ssh",
+        "obstore": scheme_of(config.executor.store) == "s3",
+    }
+    return frozenset(name for name, is_wanted in wanted.items() if is_wanted)

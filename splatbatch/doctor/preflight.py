@@ -31,10 +31,16 @@ def preflight(
             GPU that CUDA_VISIBLE_DEVICES names does not exist.
     """
     job = inventory.job(config, recipes, footprints)
-    found = [*of_job(job), *of_machine(inventory.machine(), job)]
-    found += extras(inventory.versions(job.extras), job.extras, has_viewer=True)
+    found = [*of_job(job), *of_machine(inventory.machine(), job), *lacking_extras(config)]
     for finding in found:
         if finding.state == "problem" and finding.check not in WAITED_FOR:
             error = TrainerError if finding.exit_code == OF_TRAINER else ExecutorError
             raise error(f"{finding.check}: {finding.message}", finding.remedy)
+    return [finding for finding in found if finding.state == "warning"]
+
+
+def lacking_extras(config: Config) -> list[CheckResult]:
+    """Return a warning for each package of an optional extra that the YAML needs and this machine lacks."""
+    wanted = inventory.wanted_extras(config)
+    found = extras(inventory.versions(wanted), wanted, has_viewer=True)
     return [finding for finding in found if finding.state == "warning"]

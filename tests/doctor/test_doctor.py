@@ -148,6 +148,13 @@ def test_train_says_at_its_start_which_extra_the_yaml_needs(batch: FakeBatch, mo
     assert f"extra geo: {found['message']}" in said.stdout + said.stderr
 
 
+def test_plan_says_which_extra_the_yaml_needs(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "versions", lambda _: {})
+    batch.make("p0").change(tracking={"mlflow": "sqlite:///runs.db"})
+    ended = invoke("plan", batch=batch)
+    assert "extra mlflow: not installed, and the YAML asks for it: tracking.mlflow. Run pip install" in ended.err
+
+
 def test_a_torch_that_the_driver_cannot_run_stops_train_before_the_first_patch(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
