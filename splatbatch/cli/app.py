@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -39,6 +40,8 @@ class PlainHelp(TyperGroup):
         for one in command.params if command else ():
             if one.param_type_name == "argument":
                 one.__dict__["display_type_rich"] = _no_type
+                if "[" in (metavar := one.metavar or ""):  # it says by itself what may be left out
+                    one.__dict__["get_usage_pieces"] = partial(_usage, metavar)
         return command
 
 
@@ -95,6 +98,10 @@ def command_first(args: list[str]) -> list[str]:
 
 def _no_type(**_: Any) -> str:
     return ""
+
+
+def _usage(metavar: str, _: Context) -> list[str]:
+    return [metavar]
 
 
 def _first_words(text: str) -> str:

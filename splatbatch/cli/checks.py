@@ -242,7 +242,9 @@ def show_trainers(found: TrainerList) -> None:
 
 @config_app.command("show")
 def config_show(
-    patch: Annotated[list[str], named("PATCH", "Show the settings of this patch, such as p5.")] = [],
+    patch: Annotated[
+        list[str], named("[FOLDER] [PATCH]", "Show the settings of this patch of FOLDER, such as p5.")
+    ] = [],
     config: ConfigOption = None,
     json_: JsonOption = False,
 ) -> None:

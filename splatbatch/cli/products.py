@@ -34,7 +34,7 @@ def accept(
     attempt: Annotated[
         int, Option("--attempt", "-a", metavar="N", min=1, help="Number of the attempt, as listed by `explain`.")
     ],
-    patch: Annotated[list[str], named("PATCH", "Name of a patch, such as p5.")] = [],
+    patch: Annotated[list[str], named("[FOLDER] PATCH", "Name of a patch of FOLDER, such as p5.")] = [],
     config: ConfigOption = None,
 ) -> None:
     """Accept the splat of another attempt at a patch; `splatbatch explain` lists the attempts."""

@@ -235,7 +235,8 @@ def report(folder: BatchArgument = None, config: ConfigOption = None, json_: Jso
 @app.command()
 def explain(
     names: Annotated[
-        list[str], named("PATCH|LOGFILE", "Name of a patch, such as p5; or the log file of any training.")
+        list[str],
+        named("[FOLDER] PATCH|LOGFILE", "Name of a patch of FOLDER, such as p5; or the log file of any training."),
     ] = [],
     config: ConfigOption = None,
     json_: JsonOption = False,

@@ -36,6 +36,15 @@ def test_h_is_help(command: str) -> None:
     assert not re.search(r"<list\[|<str>|<path>", short.out.partition("Options:")[0])
 
 
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("accept", "[FOLDER] PATCH"), ("explain", "[FOLDER] PATCH|LOGFILE"), ("config show", "[FOLDER] [PATCH]")],
+)
+def test_usage_says_that_one_patch_is_taken(command: str, arguments: str) -> None:
+    usage = invoke(*command.split(), "-h").out.partition("\n")[0]
+    assert usage.endswith(f"{command} [OPTIONS] {arguments}")
+
+
 def test_help_shows_every_command_once_in_a_group() -> None:
     named = [name for names in GROUPS.values() for name in names]
     assert len(named) == len(set(named))
