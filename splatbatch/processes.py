@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import re
 import resource
@@ -27,6 +28,8 @@ _GROUP_FILES = {  # limit, use, and prefix in memory.stat of numbers that count 
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
 }
 """Files about the memory of a control group, by the key of `control_groups`."""
+_QUOTA = re.compile(r"(\d+)\s+(\d+)")
+"""CPU time that a control group has in each period, and the period; without a quota the first is "max" or -1."""
 
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
@@ -38,8 +41,19 @@ _ROUND_S = 0.005
 
 
 def num_cores() -> int:
-    """Return how many CPU cores this process may use; at least 1."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many CPU cores this process may use, at least 1: those of its affinity, or less by a quota.
+
+    Quotas of its control groups count, as a container has; a part of a core counts as a core.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    groups = control_groups()
+    told = (
+        kernel_file(f"{one}/cpu.max")
+        or kernel_file(f"{one}/cpu.cfs_quota_us") + kernel_file(f"{one}/cpu.cfs_period_us")
+        for one in (*groups.get("", ()), *groups.get("cpu", ()))
+    )
+    quotas = filter(None, map(_QUOTA.match, told))
+    return min([cores, *(math.ceil(int(quota[1]) / int(quota[2])) for quota in quotas)])
 
 
 def die_with_parent(sig: int, parent: int) -> None:
@@ -111,7 +125,8 @@ def available_mib() -> int:
     Unknown: `sys.maxsize`.
     """
     found = re.search(r"MemAvailable: *(\d+)", kernel_file("/proc/meminfo"))
-    left = (_left_in(group, *_GROUP_FILES[key]) for key, groups in control_groups().items() for group in groups)
+    groups = control_groups()
+    left = (_left_in(group, *names) for key, names in _GROUP_FILES.items() for group in groups.get(key, ()))
     return min([int(found[1]) // 1024 if found else sys.maxsize, *left])
 
 
@@ -128,11 +143,11 @@ def _left_in(group: Path, limit: str, used: str, prefix: str) -> int:
 def control_groups() -> dict[str, list[Path]]:
     """Return the folders of the control groups that hold this process: its own first, the topmost mounted here last.
 
-    The key is "" for groups of cgroup v2, and "memory" for those of that controller of v1. It is missing without such
+    The key is "" for groups of cgroup v2, and the controller for those of v1, as "memory". It is missing without such
     groups, or if those of this process are not mounted here.
     """
     lines = (line.split(":", 2) for line in kernel_file("/proc/self/cgroup").splitlines())
-    names = {one: Path(name) for _, controllers, name in lines for one in controllers.split(",") if one in _GROUP_FILES}
+    names = {one: Path(name) for _, controllers, name in lines for one in controllers.split(",")}
     found = dict[str, list[Path]]()
     for line in kernel_file("/proc/self/mountinfo").splitlines():
         # proc(5): root of the mount (the fourth), mount point, …, "-", type, source, options

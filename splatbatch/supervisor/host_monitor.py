@@ -221,5 +221,6 @@ def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
 def oom_kills() -> int:
     """Return the number of OOM kills in the control group of this process; 0 where the kernel counts none."""
     files = {"": "memory.events", "memory": "memory.oom_control"}
-    paths = (f"{groups[0]}/{files[key]}" for key, groups in processes.control_groups().items())
+    groups = processes.control_groups()
+    paths = (f"{groups[key][0]}/{file}" for key, file in files.items() if key in groups)
     return sum(int(number) for path in paths for number in _OOM_KILLS.findall(processes.kernel_file(path)))

@@ -69,6 +69,26 @@ def test_a_container_that_shows_only_its_own_groups_is_read_from_there(kernel: K
     assert processes.control_groups()["memory"] == [kernel.top / "inner", kernel.top]
 
 
+@pytest.mark.parametrize(
+    ("texts", "cores"),
+    [
+        ({"inner/cpu.max": "max 100000\n", "cpu.max": "250000 100000\n"}, 3),
+        ({"inner/cpu.max": "50000 100000\n", "cpu.max": "250000 100000\n"}, 1),
+        ({"inner/cpu.cfs_quota_us": "-1\n", "inner/cpu.cfs_period_us": "100000\n"}, 64),
+        ({"inner/cpu.cfs_quota_us": "200000\n", "inner/cpu.cfs_period_us": "100000\n"}, 2),
+    ],
+)
+def test_a_quota_of_a_group_limits_the_cores(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, texts: dict[str, str], cores: int
+) -> None:
+    monkeypatch.setattr(processes.os, "sched_getaffinity", lambda _: range(64))
+    kernel.mounted("/inner", old="inner/cpu.max" not in texts)
+    for path in ("/proc/self/mountinfo", "/proc/self/cgroup"):
+        kernel.texts[path] = kernel.texts[path].replace("memory", "cpu,cpuacct")
+    kernel.texts |= {f"{kernel.top}/{file}": text for file, text in texts.items()}
+    assert processes.num_cores() == cores
+
+
 def test_without_groups_the_machine_counts_and_without_that_nothing_is_known(kernel: Kernel) -> None:
     kernel.texts |= {"/proc/self/cgroup": "", "/proc/self/mountinfo": ""}
     assert processes.available_mib() == 62500
