@@ -34,9 +34,13 @@ class SplatbatchError(Exception):
         self.hint = hint.strip()
 
 
+HINT = ". Hint: "
+"""Words between message and hint where both stand on one line, as in a log."""
+
+
 def in_full(error: Exception) -> str:
-    """Return the message of an error; the hint of a SplatbatchError, if it has one, follows in brackets."""
-    return f"{error} ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else str(error)
+    """Return the message of an error; the hint of a SplatbatchError, if it has one, follows behind `HINT`."""
+    return f"{error}{HINT}{error.hint}" if isinstance(error, SplatbatchError) and error.hint else str(error)
 
 
 def first_line(error: BaseException) -> str:

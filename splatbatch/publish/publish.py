@@ -311,5 +311,6 @@ def publish(splats: Sequence[PublishedSplat], request: PublishRequest, output: P
         publishing = Publisher(request, telling, work)
         publishing.all(splats)
     if publishing.failed:
-        first = publishing.failed[0]
-        raise type(first)("; ".join(error.message for error in publishing.failed), first.hint)
+        failed = publishing.failed
+        hints = dict.fromkeys(error.hint for error in failed if error.hint)
+        raise type(failed[0])("; ".join(error.message for error in failed), " ".join(hints))

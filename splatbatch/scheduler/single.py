@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from splatbatch.config import Config
-from splatbatch.errors import ConfigError, ExecutorError, OutputError, SceneError, SplatbatchError, TrainerError
+from splatbatch.errors import HINT, ConfigError, ExecutorError, OutputError, SceneError, SplatbatchError, TrainerError
 from splatbatch.failures.causes import title
 from splatbatch.files import read_tail
 from splatbatch.isolated import StopRequested
@@ -49,8 +49,8 @@ def make(config: Config, task: Task, hooks: RunHooks, verb: str, ledger: Ledger 
         ledger: ledger for the events of the attempts.
 
     Raises:
-        SplatbatchError: the product could not be made, or the run was stopped. The message has the reason; the hint
-            names the log of a failed attempt.
+        SplatbatchError: the product could not be made, or the run was stopped. The message has the reason; the hint is
+            that of the process, or names the log of a failed attempt.
         OutputError: the ledger cannot be written.
         ExecutorError: there is no slot (GPU or share of the CPU) for the task on this machine, or none became free.
     """
@@ -144,7 +144,8 @@ def _failure(begins: str, attempts: list[AttemptFolder], why: Diagnosis) -> Spla
     place, told = f"See the log of its process: {folder.log}", folder.read_exit()
     said = [line for line in read_tail(folder.log).splitlines() if line.startswith(SAYS)]
     if told and isinstance(told.end, Exited) and told.end.code in KNOWN and said:
-        return KNOWN[told.end.code](f"{begins}{said[-1].removeprefix(SAYS)}", place)
+        words, _, hint = said[-1].removeprefix(SAYS).partition(HINT)
+        return KNOWN[told.end.code](f"{begins}{words}", hint or place)
     if why.cause == "no_record":
         return SplatbatchError(f"{begins}{why.advice}", place)
     evidence = f" ({one_line(why.evidence[-1])})" if why.evidence else ""

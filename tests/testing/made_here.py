@@ -10,7 +10,7 @@ from unittest import mock
 
 from splatbatch import cli
 from splatbatch.config import Config
-from splatbatch.errors import SplatbatchError
+from splatbatch.errors import HINT, SplatbatchError
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.processes import MARKER
 from splatbatch.run.follow_ups import FollowUpTask
@@ -31,7 +31,8 @@ def make_here(config: Config, task: Task, *others: Any) -> AttemptFolder:
         with contextlib.chdir(folder.path), mock.patch.dict(os.environ, {MARKER: f"batch.{task.name}.a1"}):
             cli.app([*task.words], standalone_mode=False)
     except SplatbatchError as error:
-        error.hint = f"See the log of its process: {folder.log}"
+        error.message, _, hint = error.message.partition(HINT)
+        error.hint = hint or f"See the log of its process: {folder.log}"
         raise
     finally:
         signal.signal(signal.SIGTERM, usual)

@@ -141,7 +141,7 @@ def test_a_failure_says_its_remedy_in_the_same_line(capsys: pytest.CaptureFixtur
         raise SceneError("camera 1: OPENCV has no parameter f", "Undistort the model.")
 
     assert exit_code_of(refuse) == 3
-    assert capsys.readouterr().err == "splatbatch: camera 1: OPENCV has no parameter f (Undistort the model.)\n"
+    assert capsys.readouterr().err == "splatbatch: camera 1: OPENCV has no parameter f. Hint: Undistort the model.\n"
 
 
 def test_gaussians_start_at_the_points_and_are_written_in_world_coordinates(patch: Patch) -> None:
