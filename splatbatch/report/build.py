@@ -115,8 +115,10 @@ def _with(attempt: ReportedAttempt, event: OfAttempt) -> ReportedAttempt:
                 warnings=event.warnings or (),
             )
         case events.RetryScheduled():
-            how, between = event.how or "", event.trained_in_between
-            return replace(attempt, next=NextStep("retry", event.wait_s, "", event.changes, between, how))
+            return replace(
+                attempt,
+                next=NextStep("retry", event.wait_s, "", event.changes, event.trained_in_between, event.how or ""),
+            )
         case events.GaveUp():
             between = event.trained_in_between or ()
             return replace(attempt, next=NextStep("gave_up", reason=event.in_words(), trained_in_between=between))

@@ -24,8 +24,12 @@ TITLES = {
 MADE = re.compile(rf"_[0-9a-f]{{{HASH_DIGITS}}}$")
 """Ending of a generated name of a variant: "_" and a hash in hexadecimal digits; names in the YAML lack it."""
 HEADINGS = {
-    **{"psnr_covered": "covered dB", "psnr": "PSNR dB", "ssim": "SSIM"},
-    **{"num_gaussians": "Gaussians", "bytes": "MiB", "seconds": "time"},
+    "psnr_covered": "covered dB",
+    "psnr": "PSNR dB",
+    "ssim": "SSIM",
+    "num_gaussians": "Gaussians",
+    "bytes": "MiB",
+    "seconds": "time",
 }
 HIGHER = ("psnr_covered", "psnr", "ssim")
 """Figures of which a higher value is better; of Gaussians, bytes and seconds a lower value is better."""

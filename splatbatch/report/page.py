@@ -128,7 +128,18 @@ def to_html(
     budget, small, strip, previews = map(PictureBudget, sizes)
     links = {patch.patch: f"patch-{index}" for index, patch in enumerate(patches)}
     # the patch with the lowest PSNR gets its pictures first
-    shown = {one.patch: _section(output, one, links[one.patch], budget, previews) for one in sorted(patches, key=_psnr)}
+    shown = {
+        one.patch: PatchSection(
+            one,
+            links[one.patch],
+            views=tuple(views_of(attempt_folder(output, one), budget)),
+            stage=stage_of(output, one, previews),
+            inspected=pictures_of(one.quality, budget),
+            beside=attempts_side_by_side(output, one, budget),
+            charts=charts_of(output.patch(one.patch).attempts()),
+        )
+        for one in sorted(patches, key=_psnr)
+    }
     evaluating = output.scene.evaluating.attempts() if scene and scene.splat and not scene.is_stale else []
     evaluated = next((one for one in reversed(evaluating) if one.read_views()), None)
     worst_first = sorted(alone(patches), key=lambda one: (one.is_made, deciding(one) is not None, deciding(one) or 0.0))
@@ -165,20 +176,6 @@ def to_html(
         "policy": policy(style, scripts, follows=version is not None),
     }
     return render("page.html.j2", **facts, **packed, version=version)
-
-
-def _section(
-    output: OutputFolder, patch: ReportedPatch, link: str, budget: PictureBudget, previews: PictureBudget
-) -> PatchSection:
-    return PatchSection(
-        patch,
-        link,
-        views=tuple(views_of(attempt_folder(output, patch), budget)),
-        stage=stage_of(output, patch, previews),
-        inspected=pictures_of(patch.quality, budget),
-        beside=attempts_side_by_side(output, patch, budget),
-        charts=charts_of(output.patch(patch.patch).attempts()),
-    )
 
 
 def most_telling(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
