@@ -20,14 +20,8 @@ def keep() -> None:
     Call it before torch is imported. Nothing changes if PYTHONPYCACHEPREFIX is set, if torch is not installed, or if
     there is no such folder and none can be made.
     """
-    if sys.pycache_prefix is None and _lacks_bytecode():
-        with suppress(OSError):
-            sys.pycache_prefix, sys.dont_write_bytecode = str(own_cache() / "bytecode"), False
-
-
-def _lacks_bytecode() -> bool:
-    try:
-        found = importlib.util.find_spec(LARGEST)
-    except ValueError:  # another module stands in its place
-        return False
-    return found is not None and found.cached is not None and not Path(found.cached).is_file()
+    if sys.pycache_prefix is None:
+        with suppress(OSError, ValueError):  # there is no cache folder, or another module stands in place of torch
+            found = importlib.util.find_spec(LARGEST)
+            if found and found.cached and not Path(found.cached).is_file():
+                sys.pycache_prefix, sys.dont_write_bytecode = str(own_cache() / "bytecode"), False

@@ -28,8 +28,6 @@ _GROUP_FILES = {  # limit, use, and prefix in memory.stat of numbers that count 
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
 }
 """Files about the memory of a control group, by the key of `control_groups`."""
-_QUOTA = re.compile(r"(\d+)\s+(\d+)")
-"""CPU time that a control group has in each period, and the period; without a quota the first is "max" or -1."""
 
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
@@ -50,9 +48,10 @@ def num_cores() -> int:
     told = (
         kernel_file(f"{one}/cpu.max")
         or kernel_file(f"{one}/cpu.cfs_quota_us") + kernel_file(f"{one}/cpu.cfs_period_us")
-        for one in (*groups.get("", ()), *groups.get("cpu", ()))
+        for key in {"", "cpu"} & groups.keys()
+        for one in groups[key]
     )
-    quotas = filter(None, map(_QUOTA.match, told))
+    quotas = filter(None, (re.match(r"(\d+)\s+(\d+)", one) for one in told))  # "max" or -1: no quota
     return min([cores, *(math.ceil(int(quota[1]) / int(quota[2])) for quota in quotas)])
 
 
@@ -125,8 +124,12 @@ def available_mib() -> int:
     Unknown: `sys.maxsize`.
     """
     found = re.search(r"MemAvailable: *(\d+)", kernel_file("/proc/meminfo"))
-    groups = control_groups()
-    left = (_left_in(group, *names) for key, names in _GROUP_FILES.items() for group in groups.get(key, ()))
+    left = (
+        _left_in(group, *_GROUP_FILES[key])
+        for key, groups in control_groups().items()
+        if key in _GROUP_FILES
+        for group in groups
+    )
     return min([int(found[1]) // 1024 if found else sys.maxsize, *left])
 
 
@@ -304,21 +307,19 @@ def end_adopted(key: str, spared: Container[int], since_ticks: int) -> None:
         spared: pids of children that this process started itself.
         since_ticks: start of the supervisor in clock ticks since boot; older children cannot come from it.
     """
-    if os.getpid() != 1:  # the first process of a container inherits everybody's orphans
-        end_all(
-            lambda: with_descendants(pid for pid in _adopted(spared, since_ticks) if _marker(pid) in ("", key)),
-            are_ours=True,
+    me, session = os.getpid(), os.getsid(0)
+
+    def adopted() -> list[int]:
+        return with_descendants(
+            pid
+            for pid, fields in _stats().items()
+            # all that a supervisor starts is in another session
+            if int(fields[1]) == me and int(fields[3]) != session and int(fields[19]) >= since_ticks
+            if pid not in spared and _marker(pid) in ("", key)
         )
 
-
-def _adopted(spared: Container[int], since_ticks: int) -> list[int]:
-    """Return the children of this process in another session, as all that a supervisor starts, since some time."""
-    me, session = os.getpid(), os.getsid(0)
-    return [
-        pid
-        for pid, fields in _stats().items()
-        if int(fields[1]) == me and int(fields[3]) != session and int(fields[19]) >= since_ticks and pid not in spared
-    ]
+    if me != 1:  # the first process of a container inherits everybody's orphans
+        end_all(adopted, are_ours=True)
 
 
 def _marker(pid: int) -> str:

@@ -15,9 +15,6 @@ import stat
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-
-from splatbatch.processes import redirect_to_null
 
 OWN_DESCRIPTOR = "/proc/self/fd/{}"
 """Path that opens a descriptor anew with flags of its own: O_NONBLOCK there does not affect other processes."""
@@ -196,9 +193,3 @@ def is_of_dead_terminal(error: OSError) -> bool:
     for descriptor in (1, 2):
         ends.register(descriptor, select.POLLOUT)
     return any(seen & select.POLLHUP for _, seen in ends.poll(0))
-
-
-def discard_output() -> None:
-    """Redirect stdout and stderr to /dev/null, for a program whose output is read no more; errors are ignored."""
-    with suppress(OSError):
-        redirect_to_null(1, 2)

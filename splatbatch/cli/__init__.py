@@ -15,6 +15,7 @@ from splatbatch import terminal
 from splatbatch.cli import checks, products, quality, start, status, train
 from splatbatch.cli.app import app, command_first
 from splatbatch.errors import Interrupted, OutputError, SceneError, SplatbatchError
+from splatbatch.processes import redirect_to_null
 from splatbatch.text import plain_text
 
 __all__ = ["app", "checks", "main", "products", "quality", "start", "status", "train"]
@@ -78,7 +79,7 @@ def _run(arguments: list[str] | None) -> Any:
         _end(error)
     except OSError as error:
         if isinstance(error, BrokenPipeError) or terminal.is_of_dead_terminal(error):
-            terminal.discard_output()  # the reader of our output has gone (`| head`): not an error
+            redirect_to_null(1, 2)  # the reader of our output has gone (`| head`): not an error
             sys.exit(0)
         from splatbatch.files import is_out_of_space
 

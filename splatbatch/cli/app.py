@@ -39,9 +39,9 @@ class PlainHelp(TyperGroup):
         command = super().get_command(ctx, cmd_name)
         for one in command.params if command else ():
             if one.param_type_name == "argument":
-                one.__dict__["display_type_rich"] = _no_type
+                one.__dict__["display_type_rich"] = partial(_always, "")
                 if "[" in (metavar := one.metavar or ""):  # it says by itself what may be left out
-                    one.__dict__["get_usage_pieces"] = partial(_usage, metavar)
+                    one.__dict__["get_usage_pieces"] = partial(_always, [metavar])
         return command
 
 
@@ -63,12 +63,12 @@ class GroupedCommands(PlainHelp):
         except BadParameter as error:
             from pydantic import ValidationError
 
-            from splatbatch.config.yaml.mistakes import quoted, words_of
+            from splatbatch.config.yaml.mistakes import WORDS, quoted, words_of
 
             if isinstance(error.__cause__, ValidationError):
-                (detail, *_) = error.__cause__.errors()
-                value = "" if detail["type"] == "value_error" else f"{quoted(detail['input'])} "  # of a choice: named
-                error.message = f"{value}{words_of(detail)}"
+                detail = error.__cause__.errors()[0]
+                words = words_of(detail)
+                error.message = f"{quoted(detail['input'])} {words}" if detail["type"] in WORDS else words
             raise
 
     def format_commands(self, ctx: Context, formatter: Any) -> None:
@@ -96,12 +96,9 @@ def command_first(args: list[str]) -> list[str]:
     return [*args[num : num + words], *args[:num], *args[num + words :]]
 
 
-def _no_type(**_: Any) -> str:
-    return ""
-
-
-def _usage(metavar: str, _: Context) -> list[str]:
-    return [metavar]
+def _always(value: object, *_: object, **__: object) -> object:
+    """Return a value, whatever the other arguments are."""
+    return value
 
 
 def _first_words(text: str) -> str:

@@ -11,7 +11,15 @@ from typer import Argument, Exit, Option
 
 from splatbatch.cli.app import app, config_app, the_batch, the_one
 from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, PatchArguments, named
-from splatbatch.cli.stdout import open_console, print_facts, print_json, print_line, print_table, print_text
+from splatbatch.cli.stdout import (
+    open_console,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+    print_text,
+    print_warnings,
+)
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.text import plural
 
@@ -146,8 +154,7 @@ def print_plan(batch: Batch, *, as_json: bool = False) -> None:
         print_json(found.facts())
     else:
         show_plan(found)
-    for one in lacking_extras(batch.config):
-        print_line(f"{one.check}: {one.message}. {one.remedy}", err=True)
+    print_warnings(f"{one.check}: {one.message}. {one.remedy}" for one in lacking_extras(batch.config))
     if found.to_train:
         check_place(found.batch.only(found.to_train), found.forecast)
 
@@ -174,9 +181,8 @@ def show_plan(found: BatchPlan) -> None:
         print_line(f"{name}: expected: {need.in_words()}")
     for name, reason in tight(found.footprints, found.batch.config).items():
         print_line(f"{name}: {reason}")
-    for text in dict.fromkeys(map(_schedule_in_words, found.schedules.values())):
-        print_line(text)
-    for line in decisions_in_words(found.batch, found.to_train):
+    schedules = dict.fromkeys(map(_schedule_in_words, found.schedules.values()))
+    for line in (*schedules, *decisions_in_words(found.batch, found.to_train)):
         print_line(line)
     if found.to_train:
         print_line(found.forecast.in_words())

@@ -324,7 +324,7 @@ def print_attempts(attempts: Sequence[ExplainedAttempt]) -> None:
             if row.psnr_covered is not None and sets and row.covered_set not in sets
             else ""
         )
-        quality = (figure(row.psnr_covered, ".2f"), figure(row.psnr, ".2f"), figure(row.ssim, ".4f"))
+        quality = (figure(row.psnr_covered), figure(row.psnr), figure(row.ssim, ".4f"))
         cells = (*quality, figure(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
         rows.append((str(row.number), outcome, assignments(row.unlike_yaml), *cells))
     print_table(headings, ("outcome", "changed settings", ""), rows, worths=(10, 7, 6, 9, 8, 2, 3, 4, 5))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -25,6 +25,7 @@ from splatbatch.cli.options import (
 )
 from splatbatch.cli.stdout import print_facts, print_line, print_text
 from splatbatch.errors import ConfigError
+from splatbatch.groups import grouped
 from splatbatch.text import one_line, seconds_of
 
 if TYPE_CHECKING:
@@ -434,18 +435,11 @@ def print_unsaved(batch: Batch, kept: Sequence[str]) -> None:
     """
     if not kept:
         return
-    lines = json.dumps(_tree(batch.changes), default=str).replace('"', "")
+    parts = ((key.partition("."), json.dumps(value, default=str)) for key, value in batch.changes.items())
+    sections = grouped((section, f"{setting}: {value}") for (section, _, setting), value in parts)
+    lines = ", ".join(f"{name}: {{{', '.join(settings)}}}" for name, settings in sections.items()).replace('"', "")
     for name in kept[:MOST_TABLES]:
-        print_text(f"To keep these settings, add to the YAML: patches: {{{name}: {lines}}}")
+        print_text(f"To keep these settings, add to the YAML: patches: {{{name}: {{{lines}}}}}")
     print_line(
         "Or run `splatbatch retry PATCH --set … --save` to write them. Otherwise the next training ignores them."
     )
-
-
-def _tree(changes: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return {"training.seed": 1} as {"training": {"seed": 1}}."""
-    tree: dict[str, dict[str, Any]] = {}
-    for key, value in changes.items():
-        section, _, setting = key.partition(".")
-        tree.setdefault(section, {})[setting] = value
-    return tree

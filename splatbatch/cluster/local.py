@@ -14,7 +14,6 @@ from splatbatch import processes
 from splatbatch.cluster.job import JOB, TERMS, WorkerJob
 from splatbatch.errors import ExecutorError
 from splatbatch.machine import background_command
-from splatbatch.machine.gpu import environment_of
 from splatbatch.output.submissions import Submission
 from splatbatch.tasks.batch import Batch
 
@@ -32,6 +31,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
             cannot be started.
         OutputError: the submission cannot be written.
     """
+    from splatbatch.machine.gpu import environment_of
     from splatbatch.machine.slots import chosen_cards
 
     settings, num_workers = batch.config.executor, submission.record.num_workers

@@ -16,10 +16,8 @@ OF_SLURM = {
         ("comment", "job-name", "output", "error", "parsable", "signal", "test-only", "wrap", "wait"),
         "this option is set by splatbatch itself: remove it",
     ),
-    **{
-        "time": "remove this option: executor.worker_time sets the time",
-        "array": "remove this option: executor.workers sets the number",
-    },
+    "time": "remove this option: executor.worker_time sets the time",
+    "array": "remove this option: executor.workers sets the number",
 }
 """Long options of sbatch that the YAML must not give, each with the reason for the error.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from splatbatch.config import Recipe
+from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.files import MIB, SHARED_MEMORY_MIB
 from splatbatch.machine.gpu import GpuAvailability
@@ -96,7 +97,7 @@ class TorchProbe:
 
 @dataclass(frozen=True)
 class MachineNeeds:
-    """Needs of a batch, and whether the machine meets them: disk, trainers, device, optional extras."""
+    """Needs of a batch, and whether the machine meets them: disk, trainers, device."""
 
     folder: Path
     """The output folder."""
@@ -110,12 +111,8 @@ class MachineNeeds:
     """Free space in MiB below which no patch is started: `limits.free_disk_mib`; 0: no limit."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Messages on everything that is missing for a trainer, by trainer; empty for a trainer that is complete."""
-    trains_itself: bool = True
-    """Whether at least one patch is trained by the builtin trainer."""
     on_cpu: bool = False
     """Whether the batch trains on the CPU although the machine has a GPU."""
-    extras: frozenset[str] = frozenset()
-    """Packages of optional extras that the YAML needs; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -209,20 +206,18 @@ def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
         lacking: messages on everything that is missing, by trainer; empty messages: nothing is missing.
     """
     for name, missing in lacking.items():
-        remedy = f"Fix trainers.{name} in the YAML, or install the trainer; see `splatbatch doctor --trainers`."
+        fix = f"Fix trainers.{name} in the YAML, or install the trainer; see `splatbatch doctor --trainers`."
+        remedy = f"Install splatbatch again: {INSTALL}" if name == OUR_TRAINER else fix
         check = f"trainer {name}"
         yield problem(check, "; ".join(missing), remedy, OF_TRAINER) if missing else ok(check, "found")
 
 
-def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: bool) -> Iterator[CheckResult]:
-    """Yield a result for each package of an extra, and for the 3D viewer: a warning if the YAML needs a missing one.
-
-    All other results are "ok".
+def extras(versions: Mapping[str, str], wanted: frozenset[str]) -> Iterator[CheckResult]:
+    """Yield a result for each package of an extra: a warning if the YAML needs a missing one, else "ok".
 
     Args:
         versions: versions of installed packages, by name.
         wanted: packages of extras that the YAML needs.
-        has_viewer: whether the 3D viewer of the report is installed.
     """
     for package, (extra, purpose) in EXTRAS.items():
         remedy = f"pip install 'splatbatch[{extra}]'"
@@ -232,8 +227,6 @@ def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: b
             yield warning(f"extra {extra}", f"not installed, and the YAML asks for it: {purpose}", f"Run {remedy}.")
         else:
             yield ok(f"extra {extra}", f"not installed (optional): {purpose}: {remedy}")
-    without = "not included: installed from source without npm; release wheels include it"
-    yield ok("3D viewer", "included in the report" if has_viewer else without)
 
 
 def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]) -> int:
@@ -268,7 +261,7 @@ def of_machine(machine: Machine, job: MachineNeeds | None = None) -> Iterator[Ch
         for card in machine.presence.cards:
             capability = f", compute capability {spell(card.capability)}" if card.capability else ""
             yield ok(f"gpu {card.index}", f"{card.name}, {card.total_mib:,} MiB{capability}")
-        if not job or job.trains_itself:
+        if not job or OUR_TRAINER in job.lacking:
             yield torch_build(machine)
     yield shared_memory(machine.shm_mib, waits=not job or job.wanted_mib > 0)
     yield open_files(machine.open_files)

@@ -103,7 +103,9 @@ def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[C
     if batch and job:
         yield from of_job(job)
         yield _place(batch, expected)
-    yield from extras(machine.versions, job.extras if job else frozenset(), has_viewer=has_viewer)
+    yield from extras(machine.versions, inventory.wanted_extras(batch.config) if batch else frozenset())
+    without = "not included: installed from source without npm; release wheels include it"
+    yield ok("3D viewer", "included in the report" if has_viewer else without)
 
 
 def _of_gpus(machine: Machine, *, build: bool, wants_gsplat: bool) -> Iterator[CheckResult]:

@@ -15,7 +15,6 @@ from pathlib import Path
 from splatbatch import __version__
 from splatbatch.config import Config, Recipe
 from splatbatch.config.executor import scheme_of
-from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.doctor import checks
 from splatbatch.files import free_mib, shared_memory_mib
 from splatbatch.machine import gpu
@@ -82,9 +81,7 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
         need_mib=checks.disk_mib(recipes, footprints),
         wanted_mib=config.limits.free_disk_mib,
         lacking={name: missing(program) for name, program in programs.items()},
-        trains_itself=OUR_TRAINER in programs,
         on_cpu=is_on_cpu(config.executor, config.training.device) and gpu.presence().is_here(),
-        extras=wanted_extras(config),
     )
 
 

@@ -42,5 +42,4 @@ def preflight(
 def lacking_extras(config: Config) -> list[CheckResult]:
     """Return a warning for each package of an optional extra that the YAML needs and this machine lacks."""
     wanted = inventory.wanted_extras(config)
-    found = extras(inventory.versions(wanted), wanted, has_viewer=True)
-    return [finding for finding in found if finding.state == "warning"]
+    return [one for one in extras(inventory.versions(wanted), wanted) if one.state == "warning"]

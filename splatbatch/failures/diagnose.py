@@ -167,9 +167,8 @@ def hinted(seen: Evidence) -> Diagnosis | None:
     end, best = seen.end, _best(seen.at_end)
     if best is None or end == Exited(0) or isinstance(end, Cancelled) or seen.has_finished:
         return None
-    is_told_by_code = signal_of(end) is None and not best.signature.lasting and meaning_of_code(end)
-    is_said_otherwise = seen.is_explained or is_told_by_code
-    least = TELLING if end is None else LIKELY + 1 if is_said_otherwise else 1
+    is_said_by_code = not best.signature.lasting and signal_of(end) is None and meaning_of_code(end)
+    least = TELLING if end is None else LIKELY + 1 if seen.is_explained or is_said_by_code else 1
     is_hope = best.weight <= WARNED and best.signature.action == "retry"  # no further attempt for a mere warning
     return None if best.weight < least or is_hope else _meant(seen, best)
 

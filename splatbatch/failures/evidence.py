@@ -41,27 +41,49 @@ MOST_SLOW = 3
 """Number of the user's own signatures that may exceed the time limit; after that, none of them is searched."""
 _BESIDE_EXCEPTIONS: Mapping[LinePlace, int] = {
     **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception"), CERTAIN),
-    **{"error": 44, "plain": TELLING, "warning": WARNED},
+    "error": 44,
+    "plain": TELLING,
+    "warning": WARNED,
 }
 WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[LinePlace, int]] = {
     ("strong", "end"): {**dict.fromkeys(_BESIDE_EXCEPTIONS, CERTAIN), "warning": WARNED},
     ("strong", "exception"): _BESIDE_EXCEPTIONS,
     ("strong", "optional"): {
-        **{"final": 50, "bare": 30, "caught": 24, "either": 24},
+        "final": 50,
+        "bare": 30,
+        "caught": 24,
+        "either": 24,
         **dict.fromkeys(("rival", "exception", "error", "plain"), LIKELY),
     },
     ("strong", "echo"): _BESIDE_EXCEPTIONS,
     ("weak", "exception"): {
-        **{"final": 42, "bare": 28, "caught": 23, "either": 42, "rival": 41},
-        **{"error": 19, "plain": 18, "exception": 15},
+        "final": 42,
+        "bare": 28,
+        "caught": 23,
+        "either": 42,
+        "rival": 41,
+        "error": 19,
+        "plain": 18,
+        "exception": 15,
     },
     ("hint", "exception"): {
-        **{"final": 27, "bare": 27, "caught": 22, "either": 27, "rival": 26},
-        **{"error": 17, "plain": 16},
+        "final": 27,
+        "bare": 27,
+        "caught": 22,
+        "either": 27,
+        "rival": 26,
+        "error": 17,
+        "plain": 16,
     },
     ("last", "exception"): {
-        **{"final": 25, "bare": 25, "caught": 21, "either": 25, "rival": 25},
-        **{"exception": 12, "error": 10, "plain": 10},
+        "final": 25,
+        "bare": 25,
+        "caught": 21,
+        "either": 25,
+        "rival": 25,
+        "exception": 12,
+        "error": 10,
+        "plain": 10,
     },
 }
 

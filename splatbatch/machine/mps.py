@@ -54,15 +54,14 @@ class Mps:
         _end_orphaned_daemons()
         # the path of a socket may have 107 bytes (unix(7)): not in the output folder
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        # UUIDs, not indices: the daemon would count the GPUs that it sees anew (NVIDIA's guide of MPS)
-        visible = environment_of(uuids)
         try:
             process = subprocess.Popen(
                 [program, "-f"],  # in the foreground: a process that the kernel ends when we die
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, **_environment(folder), **visible, processes.MARKER: _key(folder)},
+                # UUIDs, not indices: the daemon would count the GPUs that it sees anew (NVIDIA's guide of MPS)
+                env={**os.environ, **_environment(folder), **environment_of(uuids), processes.MARKER: _key(folder)},
                 start_new_session=True,
                 preexec_fn=partial(processes.die_with_parent, signal.SIGTERM, os.getpid()),  # noqa: PLW1509 - one thread
             )

@@ -178,7 +178,7 @@ def _share(status: PatchStatus) -> str:
     return f"{100 * status.step // status.max_steps}%" if status.max_steps and status.state == "running" else ""
 
 
-def figure(value: float | None, form: str) -> str:
+def figure(value: float | None, form: str = ".2f") -> str:
     """Return a figure in the format `form`; empty if the figure is unknown (None)."""
     return "" if value is None else format(value, form)
 
@@ -193,8 +193,8 @@ COLUMNS = (
     Column("step", _step, narrow=True, worth=7),
     Column("it/s", lambda status: figure(status.steps_per_s, ".1f"), narrow=True, worth=5),
     Column("loss", lambda status: figure(status.loss, ".4f"), narrow=True),
-    Column("covered dB", lambda status: figure(status.psnr_covered, ".2f"), narrow=True, worth=4),
-    Column("PSNR dB", lambda status: figure(status.psnr, ".2f"), narrow=True, worth=4),
+    Column("covered dB", lambda status: figure(status.psnr_covered), narrow=True, worth=4),
+    Column("PSNR dB", lambda status: figure(status.psnr), narrow=True, worth=4),
     Column("Gaussians", lambda status: figure(status.num_gaussians, ",d")),
     Column("GPU MiB", lambda status: figure(status.gpu_used_mib, ",d")),
     Column("°C", lambda status: figure(status.gpu_temperature_c, "d")),

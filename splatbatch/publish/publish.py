@@ -310,7 +310,7 @@ def publish(splats: Sequence[PublishedSplat], request: PublishRequest, output: P
         request.target.check_room(sum(splat.header.file_bytes for splat in splats))
         publishing = Publisher(request, telling, work)
         publishing.all(splats)
-    if publishing.failed:
-        failed = publishing.failed
-        hints = dict.fromkeys(error.hint for error in failed if error.hint)
-        raise type(failed[0])("; ".join(error.message for error in failed), " ".join(hints))
+    if failed := publishing.failed:
+        raise type(failed[0])(
+            "; ".join(map(str, failed)), " ".join(dict.fromkeys(one.hint for one in failed if one.hint))
+        )

@@ -179,11 +179,10 @@ def publish_splats(  # noqa: PLR0913 - the defaults are the settings of the YAML
         words += ["--sh-degree", str(cut.sh_degree)] if cut.sh_degree is not None else []
         words += ["--min-opacity", str(cut.min_opacity), "--frame", "source" if cut.in_source_frame else "local"]
     words = [*filter(None, words), "--", *names]
-    done = PublishOutput()
     with TemporaryDirectory() as aside, by_hand(batch, alone=False) as finished:
-        may_write = os.access(batch.output.path, os.W_OK)  # a colleague's folder may be read-only
-        if names:
-            done = finished.run("publish", words, PublishOutput, None if may_write else PatchFolder(Path(aside)))
+        # a colleague's folder may be read-only
+        home = None if os.access(batch.output.path, os.W_OK) else PatchFolder(Path(aside))
+        done = finished.run("publish", words, PublishOutput, home) if names else PublishOutput()
     if lacking:
         raise OutputError("; ".join(f"{name}: {why}" for name, why in lacking.items()), "Run `splatbatch train`.")
     if is_usual:  # replaces the result of the run's follow-up

@@ -89,8 +89,12 @@ class BatchPlan:
         schedules, footprints, overlap = self.schedules, self.footprints, self.overlap
         patches = tuple(
             PlannedPatch(
-                *(name, decision_on(state), state.reason),
-                *(schedules.get(name), footprints.get(name), overlap.get(name, "")),
+                name,
+                decision_on(state),
+                state.reason,
+                schedules.get(name),
+                footprints.get(name),
+                overlap.get(name, ""),
             )
             for name, state in self.states.items()
         )

@@ -31,8 +31,17 @@ from splatbatch.trainers import rules_of
 
 MAPPERS, PAIRINGS = ("auto", "incremental", "global"), ("auto", "gps", "sequence", "all")
 CAMERA_MODELS = (
-    *("auto", "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"),
-    *("SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "OPENCV_FISHEYE", "THIN_PRISM_FISHEYE"),
+    "auto",
+    "SIMPLE_PINHOLE",
+    "PINHOLE",
+    "SIMPLE_RADIAL",
+    "RADIAL",
+    "OPENCV",
+    "FULL_OPENCV",
+    "SIMPLE_RADIAL_FISHEYE",
+    "RADIAL_FISHEYE",
+    "OPENCV_FISHEYE",
+    "THIN_PRISM_FISHEYE",
 )
 FOLDER = "reconstruction"
 """Name of the output folder of a reconstruction, below the folder of the model.

@@ -484,9 +484,13 @@ class FlightPlan:
         for number, cell in enumerate(self.cells, start=1):
             polygon = {"type": "Polygon", "coordinates": [self._ring(cell, to_globe)]}
             said = {
-                **{"name": f"cell {number}", "is": cell.why, "description": WEAKNESS[cell.why]},
-                **{"photographs": cell.num_photos, "patch": cell.patch},
-                **{"angle_deg": round(cell.angle_deg, 1), "lacks_more": number - 1 in self.left},
+                "name": f"cell {number}",
+                "is": cell.why,
+                "description": WEAKNESS[cell.why],
+                "photographs": cell.num_photos,
+                "patch": cell.patch,
+                "angle_deg": round(cell.angle_deg, 1),
+                "lacks_more": number - 1 in self.left,
             }
             features.append({"type": "Feature", "geometry": polygon, "properties": said})
         known = {"type": "FeatureCollection", "name": f"next flight: {self.name}"}

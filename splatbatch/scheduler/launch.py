@@ -192,4 +192,4 @@ def write_go(file: Path, slot: Slot) -> None:
 
 def _visible_gpus(slot: Slot) -> dict[str, str]:
     """Return the environment that shows an attempt exactly one GPU, by UUID, or none on a slot of the CPU."""
-    return {**environment_of([slot.gpu] if slot.gpu else []), **dict(slot.environment)}
+    return {**environment_of(filter(None, [slot.gpu])), **dict(slot.environment)}

@@ -31,7 +31,6 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline import decision_in_words
 from splatbatch.tasks.estimates import check_place, forecast, seats_per_gpu
 from splatbatch.tasks.task import TrainTask, patches_of
-from splatbatch.trainers.availability import check_usable
 
 
 def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False) -> Mapping[str, Outcome]:
@@ -53,7 +52,6 @@ def run(batch: Batch, ledger: Ledger, hooks: RunHooks, *, is_retry: bool = False
         SplatbatchError: an attempt of an earlier run does not end.
     """
     recipes = batch.only(task.name for task in batch.tasks if isinstance(task, TrainTask)).recipes()
-    check_usable(recipes.values())
     expected = _footprints(batch, hooks)
     outlook = forecast(batch, batch.names, expected)
     check_place(batch, outlook)

@@ -92,7 +92,9 @@ class SplatHeader:
 def property_names(num_rest: int) -> tuple[str, ...]:
     """Return the names of a splat's properties in the order in which they are written, with `num_rest` of f_rest."""
     return (
-        *("x", "y", "z"),
+        "x",
+        "y",
+        "z",
         *(f"f_dc_{i}" for i in range(3)),
         *(f"f_rest_{i}" for i in range(num_rest)),
         "opacity",

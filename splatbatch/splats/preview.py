@@ -23,13 +23,14 @@ _CHUNK_FLOATS = 18
 """Floats per chunk of the file: least and greatest x, y, z, then those of scales and colours."""
 
 
-def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIANS) -> bytes:
+def make_preview(splat: Path, turn: Floats = UNTURNED) -> bytes:
     """Return the most visible Gaussians of a splat file as the bytes of a .compressed.ply; no file is written.
+
+    At most `MOST_GAUSSIANS` are taken.
 
     Args:
         splat: path of the splat file.
         turn: rotation of the whole splat, a quaternion w x y z of length 1.
-        most: largest number of Gaussians; all are taken if they are fewer.
 
     Raises:
         ImportError: gsply is not installed (extra `web`).
@@ -44,7 +45,7 @@ def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIAN
     if not len(table):
         raise ValueError("a splat with no Gaussians")
     scales, opacities = take("scale_0", "scale_1", "scale_2"), take("opacity")[:, 0]
-    rows = most_visible(scales, opacities, most)
+    rows = most_visible(scales, opacities, MOST_GAUSSIANS)
     quats = take("rot_0", "rot_1", "rot_2", "rot_3")[rows]
     quats = multiply(turn, quats / np.maximum(np.linalg.norm(quats, axis=1, keepdims=True), 1e-12))
     means = rotate(take("x", "y", "z")[rows], turn)

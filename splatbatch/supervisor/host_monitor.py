@@ -222,5 +222,5 @@ def oom_kills() -> int:
     """Return the number of OOM kills in the control group of this process; 0 where the kernel counts none."""
     files = {"": "memory.events", "memory": "memory.oom_control"}
     groups = processes.control_groups()
-    paths = (f"{groups[key][0]}/{file}" for key, file in files.items() if key in groups)
+    paths = (f"{groups[key][0]}/{files[key]}" for key in files.keys() & groups)
     return sum(int(number) for path in paths for number in _OOM_KILLS.findall(processes.kernel_file(path)))

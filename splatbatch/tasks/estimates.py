@@ -304,8 +304,8 @@ def forecast(
     seconds = known + [fmean(known)] * (len(names) - len(known))
     basis = "estimated from the speed of an H200; other GPUs differ"
     if on_cpu:
-        here = f"{at_once} at a time on this machine's {plural(num_cores(), 'core')}"
-        basis = f"on the CPU, based on benchmarks on CPUs, {here}"
+        basis = f"on the CPU, based on benchmarks on CPUs, {at_once} at a time"
+        basis += f" on this machine's {plural(num_cores(), 'core')}"
     elif (used := cards(batch.config)) and all("H200" in card.name for card in used):
         basis = "based on the speed of an H200"
     return Forecast(packed_slowdown(batch.config, at_once) * makespan_s(seconds, at_once), basis, spelled)

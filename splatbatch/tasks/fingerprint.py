@@ -64,7 +64,8 @@ def _shown(value: object) -> str:
 
 
 NEWER = (
-    *(("training", "colors", "auto"), ("training", "border", "auto")),
+    ("training", "colors", "auto"),
+    ("training", "border", "auto"),
     ("evaluation", "holdout", "every"),
     ("refinement", "prune_loss_db", Refinement().prune_loss_db),
 )

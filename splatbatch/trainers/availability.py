@@ -5,30 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import Program, names_in
-from splatbatch.errors import TrainerError
 
 OUR_PACKAGES = ("torch", "gsplat", "pycolmap")
-_REMEDY_OURS = "Install splatbatch with its constraints: pip install -c constraints.txt ."
-_REMEDY = "Fix trainers.{name} in the YAML, or install the program: `splatbatch doctor --trainers` says what is found."
-
-
-def check_usable(recipes: Iterable[Recipe]) -> None:
-    """Check that the trainers of these recipes are installed on this machine.
-
-    Raises:
-        TrainerError: a program, script, folder or package is missing.
-    """
-    programs = {recipe.training.trainer: recipe.program for recipe in recipes}
-    for name, program in programs.items():
-        lacking = missing(program)
-        if lacking:
-            hint = _REMEDY.format(name=name) if program else _REMEDY_OURS
-            raise TrainerError(f"the trainer {name} cannot run here: {'; '.join(lacking)}", hint)
 
 
 def missing(program: Program | None) -> tuple[str, ...]:

@@ -184,7 +184,7 @@ def test_what_a_batch_lacks_is_told(changes: dict[str, object], check: str, stat
 
 
 def test_an_extra_that_the_yaml_asks_for_is_missed_others_are_optional() -> None:
-    found = extras({"gsply": "0.4"}, frozenset({"apprise", "obstore"}), has_viewer=True)
+    found = extras({"gsply": "0.4"}, frozenset({"apprise", "obstore"}))
     assert [one.check for one in found if one.state == "warning"] == ["extra notify", "extra stores"]
 
 
@@ -203,7 +203,7 @@ def test_an_extra_that_the_yaml_asks_for_is_missed_others_are_optional() -> None
 def test_each_extra_that_the_yaml_needs_is_known(sections: dict[str, object], package: str, tmp_path: Path) -> None:
     scene, output = {"patches": tmp_path}, {"folder": tmp_path / "output"}
     config = Config.model_validate({"scene": scene, "output": output, **sections})
-    assert inventory.job(config, {}, {}).extras == ({package} if package else set())
+    assert inventory.wanted_extras(config) == ({package} if package else set())
 
 
 def test_a_million_gaussians_take_225_mib_on_disk_and_four_times_that_with_checkpoints() -> None:

@@ -57,9 +57,8 @@ def _edited(path: Path, change: Callable[[Any], None]) -> str:
 
 def _set(tree: Any, where: tuple[str, ...], changes: Mapping[str, object]) -> None:
     for key, value in changes.items():
-        section, _, setting = key.partition(".")
-        place = tree
-        for name in (*where, section):
+        place, (*sections, setting) = tree, (*where, *key.split("."))
+        for name in sections:
             if place.get(name) is None:
                 place[name] = CommentedMap()
             place = place[name]
@@ -86,11 +85,7 @@ def save_moved(
         tree["scene"] = CommentedMap(scene)
         for name in set(tree.get("patches") or ()) - set(patches):
             del tree["patches"][name]
-        for key, value in paths.items():
-            place, (*sections, name) = tree, key.split(".")
-            for section in sections:
-                place = place.setdefault(section, CommentedMap())
-            place[name] = value
+        _set(tree, (), paths)
 
     try:
         write_text(target, _edited(path, move))

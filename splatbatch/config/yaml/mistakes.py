@@ -51,7 +51,9 @@ _FACTORS = {"": 1.0, "k": 1e3, "%": 0.01}
 _KEY = re.compile(r"([\w.-]+) ?[:=] ?([^\n]+)")
 _TYPES = {
     **dict.fromkeys(("int_parsing", "float_parsing", "int_type", "float_type"), "number"),
-    **{"tuple_type": "list", "model_type": "mapping", "dict_type": "mapping"},
+    "tuple_type": "list",
+    "model_type": "mapping",
+    "dict_type": "mapping",
 }
 
 

@@ -46,7 +46,9 @@ BENDS: Mapping[str, Bend] = {
 """
 OF_METASHAPE = {
     **{key: key for key in ("k1", "k2", "k3", "k4", "p3", "p4", "skew")},
-    **{"p1": "p2", "p2": "p1", "b2": "skew"},
+    "p1": "p2",
+    "p2": "p1",
+    "b2": "skew",
 }
 """Parameter of `Lens` by its key in Metashape's XML. Metashape's P1 acts along x: OpenCV calls that p2."""
 MOST_OFF_PX = 1.0
