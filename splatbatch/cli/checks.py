@@ -181,8 +181,8 @@ def show_plan(found: BatchPlan) -> None:
         print_line(f"{name}: expected: {need.in_words()}")
     for name, reason in tight(found.footprints, found.batch.config).items():
         print_line(f"{name}: {reason}")
-    schedules = dict.fromkeys(map(_schedule_in_words, found.schedules.values()))
-    for line in (*schedules, *decisions_in_words(found.batch, found.to_train)):
+    schedules = map(_schedule_in_words, found.schedules.values())
+    for line in (*dict.fromkeys(schedules), *decisions_in_words(found.batch, found.to_train)):
         print_line(line)
     if found.to_train:
         print_line(found.forecast.in_words())

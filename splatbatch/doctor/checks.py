@@ -207,7 +207,7 @@ def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
     """
     for name, missing in lacking.items():
         fix = f"Fix trainers.{name} in the YAML, or install the trainer; see `splatbatch doctor --trainers`."
-        remedy = f"Install splatbatch again: {INSTALL}" if name == OUR_TRAINER else fix
+        remedy = f"Install splatbatch: {INSTALL}" if name == OUR_TRAINER else fix
         check = f"trainer {name}"
         yield problem(check, "; ".join(missing), remedy, OF_TRAINER) if missing else ok(check, "found")
 

@@ -479,20 +479,32 @@ class FlightPlan:
         """
         features, to_globe = list[Mapping[str, object]](), self.to_globe or np.asarray
         for view in self.views():
-            point = {"type": "Point", "coordinates": _rounded(to_globe(np.array([view.position]))[0], 9)}
-            features.append({"type": "Feature", "geometry": point, "properties": asdict(view)})
+            features.append(
+                {
+                    "type": "Feature",
+                    "geometry": {
+                        "type": "Point",
+                        "coordinates": _rounded(to_globe(np.array([view.position]))[0], 9),
+                    },
+                    "properties": asdict(view),
+                }
+            )
         for number, cell in enumerate(self.cells, start=1):
-            polygon = {"type": "Polygon", "coordinates": [self._ring(cell, to_globe)]}
-            said = {
-                "name": f"cell {number}",
-                "is": cell.why,
-                "description": WEAKNESS[cell.why],
-                "photographs": cell.num_photos,
-                "patch": cell.patch,
-                "angle_deg": round(cell.angle_deg, 1),
-                "lacks_more": number - 1 in self.left,
-            }
-            features.append({"type": "Feature", "geometry": polygon, "properties": said})
+            features.append(
+                {
+                    "type": "Feature",
+                    "geometry": {"type": "Polygon", "coordinates": [self._ring(cell, to_globe)]},
+                    "properties": {
+                        "name": f"cell {number}",
+                        "is": cell.why,
+                        "description": WEAKNESS[cell.why],
+                        "photographs": cell.num_photos,
+                        "patch": cell.patch,
+                        "angle_deg": round(cell.angle_deg, 1),
+                        "lacks_more": number - 1 in self.left,
+                    },
+                }
+            )
         known = {"type": "FeatureCollection", "name": f"next flight: {self.name}"}
         where = {"coordinates_are": "longitude, latitude, height above the ellipsoid" if self.to_globe else LOCAL}
         return json.dumps({**known, **where, "features": features}, indent=1, allow_nan=False) + "\n"
