@@ -122,6 +122,23 @@ def test_a_pose_turned_by_10_degrees_is_told_as_such(has_own: bool) -> None:
     assert [one.kind for one in scene.audit().findings] == ["wrong_pose"]
 
 
+def test_a_pose_that_is_a_little_off_is_no_fault_of_the_lens_of_that_photograph() -> None:
+    scene = with_refined_cameras(walked(*PHONE, seed=2), seed=2, spread=0.02)  # so that no two cameras are alike
+    image = scene.images[3]
+    matrix = Rotation.from_euler("y", 0.1, degrees=True).as_matrix() @ image.rotation()
+    x, y, z, w = Rotation.from_matrix(matrix).as_quat()
+    scene.images[3] = replace(image, quat=(w, x, y, z), translation=tuple(-matrix @ image.center()))
+    assert scene.audit().findings == ()
+
+
+def test_a_small_fault_that_most_cameras_of_one_photograph_share_is_told() -> None:
+    scene = with_refined_cameras(walked(*PHONE, seed=2), spread=0.02)
+    for number, camera in scene.cameras.items():
+        fx, fy, cx, cy, *lens = camera.params
+        scene.cameras[number] = replace(camera, params=(fx, fy, cx + 1.5, cy, *lens))
+    assert scene.audit().findings != ()
+
+
 def test_cameras_of_one_photograph_that_are_alike_share_a_row() -> None:
     table = render(with_own_cameras(walked("PINHOLE", [900.0, 905, 512, 384], seed=5)).audit())[0]
     assert getattr(table, "row_count", 0) == 1

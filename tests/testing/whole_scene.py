@@ -103,11 +103,11 @@ def with_own_cameras(scene: WholeScene) -> WholeScene:
     return scene
 
 
-def with_refined_cameras(scene: WholeScene, seed: int = 4) -> WholeScene:
-    """Give each photograph a K of its own that is refined by itself: its focal length is 0.05 % off, a sigma."""
+def with_refined_cameras(scene: WholeScene, seed: int = 4, spread: float = 0.0005) -> WholeScene:
+    """Give each photograph a K of its own that is refined by itself; `spread` is one sigma of its focal length."""
     random = np.random.default_rng(seed)
     for image in with_own_cameras(scene).images:
-        _rescale(scene, image, 1 + 0.0005 * float(random.normal()), np.zeros(2))
+        _rescale(scene, image, 1 + spread * float(random.normal()), np.zeros(2))
     return scene
 
 

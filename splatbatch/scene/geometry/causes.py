@@ -64,7 +64,10 @@ def find_causes(survey: TrackObservations) -> tuple[Cause, ...]:
     # small but systematic faults of K or of a lens, in cameras most of whose images are trusted
     sound = [(number, rows) for number, rows in _by_camera(survey, seen) if np.isin(rows, bad).mean() < limits.HALF]
     found = [(number, rows, _systematic(survey, number, rows)) for number, rows in sound]
-    faint = [_cause(survey, rows, number, chosen) for number, rows, chosen in found if chosen]
+    # in one or two photographs a pose that is a little off looks like that, unless other cameras show it, too
+    few = [chosen is not None for _, rows, chosen in found if len(rows) <= limits.FEW]
+    least = limits.FEW if sum(few) < limits.HALF * len(few) else 0
+    faint = [_cause(survey, rows, number, chosen) for number, rows, chosen in found if chosen and len(rows) > least]
     blamed = [cause.camera_id for cause in faint if cause.camera_id is not None]
     return (*faint, *_of_cameras(survey, seen, bad[~np.isin(survey.camera_ids[bad], blamed)]))
 
