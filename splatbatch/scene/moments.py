@@ -98,15 +98,11 @@ def _of_names(images: Sequence[Image], chosen: Collection[int]) -> Iterator[tupl
         for one, other in combinations(sorted(cameras), 2):
             shared[one, other].append((cameras[one], cameras[other]))
     centers, rotations = centers_of(images), rotations_of(images)
-    way = {one: _median(np.linalg.norm(np.diff(centers[its], axis=0), axis=1)) for one, its in taken.items()}
+    steps = {one: finite(np.linalg.norm(np.diff(centers[its], axis=0), axis=1)) for one, its in taken.items()}
+    way = {one: float(np.median(known)) if len(known) else np.inf for one, known in steps.items()}
     for (one, other), twins in shared.items():
         if _are_stiff(centers, rotations, np.array(twins), min(way[one], way[other])):
             yield from twins
-
-
-def _median(lengths: Floats) -> float:
-    known = finite(lengths)
-    return float(np.median(known)) if len(known) else np.inf
 
 
 def _are_stiff(centers: Floats, rotations: Floats, twins: Floats, way: float) -> bool:

@@ -534,7 +534,9 @@ class FlightPlan:
 
     def _ring(self, cell: WeakRegion, to_globe: Convert) -> list[tuple[float, float, float]]:
         """Return the corners of a cell on the globe, with the first again at the end."""
-        corners = to_globe(_corners(cell, self.up) + self.offset)
+        (east, north, _), half = axes_of(self.up), cell.size / 2
+        square = ((-1, -1), (1, -1), (1, 1), (-1, 1))  # counterclockwise from above, as RFC 7946 demands of outer rings
+        corners = to_globe([cell.place + half * (x * east + y * north) for x, y in square] + self.offset)
         return [_rounded(one, 9) for one in (*corners, corners[0])]
 
     def _on_globe(self, places: Floats) -> Floats:
@@ -542,13 +544,6 @@ class FlightPlan:
             return self.to_globe(places)
         local = (places - self.offset) @ np.stack(axes_of(self.up)).T
         return local / (METERS_PER_DEGREE, METERS_PER_DEGREE, 1.0)
-
-
-def _corners(cell: WeakRegion, up: Floats) -> Floats:
-    """Return the corners of a cell, [4, 3], counterclockwise from above, as RFC 7946 demands of an outer ring."""
-    east, north, _ = axes_of(up)
-    half = cell.size / 2
-    return np.array([cell.place + half * (x * east + y * north) for x, y in ((-1, -1), (1, -1), (1, 1), (-1, 1))])
 
 
 def _rounded(place: Floats, digits: int = 4) -> tuple[float, float, float]:

@@ -78,7 +78,8 @@ def check_geometry(found: TrackObservations, writer: FindingWriter) -> Iterator[
         message = f"{best.what} (median reprojection error {before}{after}{behind})"
         finding = writer.note(best.kind, _subject(cause, found, writer), message, best.remedy)
         yield finding if cause.is_grave else replace(finding, severity="warning")
-    stray = hypotheses.stray_share(found)
+    alarms = np.array([limits.alarm_px(found.cameras[image.camera_id]) for image in found.images])
+    stray = float(np.mean(found.errors > alarms[found.rows])) if len(found.rows) else 0.0
     if not causes and stray > limits.STRAY:
         message = f"{percent(stray)} of the observations miss keypoints by far, though poses and cameras fit the others"
         yield writer.note("stray_points", "points3D", message)

@@ -332,15 +332,6 @@ def _spell_similarity(similarity: Similarity, views: TrackObservations) -> str:
     return f"the points fit the poses once the points are {done}: points or poses were moved alone"
 
 
-def stray_share(views: TrackObservations) -> float:
-    """Return the share of observations whose error is beyond the alarm limit of their camera (`limits.alarm_px`).
-
-    0 without observations.
-    """
-    alarms = np.array([limits.alarm_px(views.cameras[image.camera_id]) for image in views.images])
-    return float((views.errors > alarms[views.rows]).mean()) if len(views.rows) else 0.0
-
-
 def widest_angle_degrees(views: TrackObservations) -> float | None:
     """Return the median, over sampled points, of the widest angle between a point's first ray and its other rays.
 

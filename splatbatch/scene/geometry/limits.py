@@ -107,11 +107,6 @@ def trusted_px(camera: Camera) -> float:
     return max(TRUSTED_PX, TRUSTED_SHARE * max(camera.size))
 
 
-def systematic_px(camera: Camera) -> float:
-    """Return the root mean square error in pixels from which on a small fault of the camera is looked for."""
-    return max(SYSTEMATIC_PX, SYSTEMATIC_SHARE * max(camera.size))
-
-
 def alarm_px(camera: Camera, usual_px: float = float("inf")) -> float:
     """Return the median reprojection error in pixels beyond which an image is wrong, whether or not a cause is found.
 

@@ -255,7 +255,8 @@ def best_of_small(
         camera: the camera, whose size sets the limits.
         candidates: candidates for these observations, the simplest first.
     """
-    before, least_gain = square_error(views.errors), limits.systematic_px(camera) ** 2
+    least_px = max(limits.SYSTEMATIC_PX, limits.SYSTEMATIC_SHARE * max(camera.size))
+    before, least_gain = square_error(views.errors), least_px**2
     if before < least_gain:
         return None
     scored = [(each, square_error(each.errors)) for each in candidates]

@@ -159,7 +159,9 @@ def read(paths: Sequence[Path], options: ImportOptions, log: ImportLog) -> Sourc
             f"camera {camera.id}", "Export the cameras again as one of COLMAP's models: PINHOLE, OPENCV, FULL_OPENCV, …"
         ):
             cameras[camera.id] = _sound(camera, log)
-    place = options.images or _photographs(folder, images)
+    names = [_plain(image.name) for image in images[:: len(images) // _SAMPLE or 1]]
+    held = None if options.images else find_photographs(folder, names)
+    place = options.images or (held.folder if held else folder / "images")
     shots = _shots(images, cameras, keypoints, place, log)
     if not shots:
         raise SceneError(
@@ -194,12 +196,6 @@ def _sound(camera: Camera, log: ImportLog) -> Camera:
     if plain.model != camera.model:
         log.convert(f"cameras {camera.model} with last terms of 0 were written as {plain.model}, the same lens")
     return plain
-
-
-def _photographs(folder: Path, images: Sequence[Image]) -> Path:
-    """Return the folder near the model that holds most of the photographs; images/ beside it if none does."""
-    held = find_photographs(folder, [_plain(image.name) for image in images[:: len(images) // _SAMPLE or 1]])
-    return held.folder if held else folder / "images"
 
 
 def _plain(name: str) -> str:
