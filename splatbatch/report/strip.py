@@ -51,23 +51,24 @@ def color_strip(scene: ReportedColors, folders: Sequence[Path], budget: PictureB
         budget: bytes of pictures that the page may take; it shrinks by the returned pictures.
         ends_at: time in seconds by time.monotonic() from which on no further photograph is decoded.
     """
-    strip: Strip = []
     with warnings.catch_warnings(), ThreadPoolExecutor(num_cores()) as pool:
         warnings.simplefilter("ignore")  # Pillow's
         pairs = pool.map(partial(_pair, folders, ends_at), scene.photographs)
-        for photo, pair in zip(scene.photographs, pairs, strict=True):
-            if pair and budget.take(*pair[:2]):
-                strip.append((photo, [*map(data_url, pair[:2])], pair[2]))
-    return strip
+        return [
+            (photo, [*map(data_url, pair[:2])], pair[2])
+            for photo, pair in zip(scene.photographs, pairs, strict=True)
+            if pair and budget.take(*pair[:2])
+        ]
 
 
 def _pair(folders: Sequence[Path], ends_at: float, photo: OutlierPhotograph) -> Pair | None:
     """Return small pictures of a photograph before and after correction; None if it cannot be found or decoded."""
     if time.monotonic() > ends_at or fault_of_name(PurePath(photo.name).as_posix()):
         return None
-    with suppress(Exception):  # Pillow may raise any error on damaged files
-        there = next(filter(Path.is_file, (folder / photo.name for folder in folders)))
-        return decoded_pair(there, ColorCorrection.of(photo.tone))
+    for path in (folder / photo.name for folder in folders):
+        with suppress(Exception):  # Pillow may raise any error on damaged files; another folder may hold a sound one
+            if path.is_file() and (pair := decoded_pair(path, ColorCorrection.of(photo.tone))):
+                return pair
     return None
 
 

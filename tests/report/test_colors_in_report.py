@@ -6,7 +6,9 @@ import base64
 import io
 import json
 import re
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,9 @@ from PIL import Image
 
 from splatbatch.output.layout import OutputFolder
 from splatbatch.report import write_report
+from splatbatch.report.facts import OutlierPhotograph
+from splatbatch.report.pictures import PictureBudget
+from splatbatch.report.strip import color_strip
 from splatbatch.tasks.batch import open_batch
 
 NAMES = [f"img{i}.png" for i in range(9)]
@@ -152,6 +157,17 @@ def test_scenes_and_sweeps_have_a_strip_of_each_scene(batch_of: FakeBatch) -> No
     text = OutputFolder(batch_of.output).report("html").read_text()
     assert len(pictures(text)) == 2 and "<h3>p0</h3>" in text
     assert "photographs are not corrected: the model has no tracks" in text
+
+
+def test_where_one_folder_has_a_damaged_photograph_another_is_asked(tmp_path: Path) -> None:
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "first/a.png").write_bytes(b"no picture")
+    Image.new("RGB", (64, 48)).save(tmp_path / "second/a.png")
+    scene: Any = SimpleNamespace(photographs=[OutlierPhotograph("a.png", (1.0,) * 3, (1.0,) * 3, "")])
+    folders = [tmp_path / "first", tmp_path / "second"]
+    ((photo, urls, size),) = color_strip(scene, folders, PictureBudget(1 << 20), time.monotonic() + 10)
+    assert photo.name == "a.png" and len(urls) == 2 and size == {"width": 64, "height": 48}
 
 
 @pytest.mark.all
