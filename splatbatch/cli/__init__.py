@@ -79,7 +79,8 @@ def _run(arguments: list[str] | None) -> Any:
         _end(error)
     except OSError as error:
         if isinstance(error, BrokenPipeError) or terminal.is_of_dead_terminal(error):
-            redirect_to_null(1, 2)  # the reader of our output has gone (`| head`): not an error
+            with contextlib.suppress(OSError):
+                redirect_to_null(1, 2)  # the reader of our output has gone (`| head`): not an error
             sys.exit(0)
         from splatbatch.files import is_out_of_space
 
