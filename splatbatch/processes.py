@@ -16,6 +16,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable
+from functools import cache
 from pathlib import Path
 
 MARKER = "SPLATBATCH_ATTEMPT"
@@ -38,10 +39,11 @@ _ROUND_S = 0.005
 """Rounds of `end_all`, and the pause between two, s. A process not dead after all rounds waits for a device."""
 
 
+@cache
 def num_cores() -> int:
     """Return how many CPU cores this process may use, at least 1: those of its affinity, or less by a quota.
 
-    Quotas of its control groups count, as a container has; a part of a core counts as a core.
+    Quotas of its control groups count, as a container has; a part of a core counts as a core. Asked once per process.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     groups = control_groups()
