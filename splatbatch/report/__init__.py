@@ -25,7 +25,7 @@ def load() -> None:
         ImportError, OSError: files of splatbatch, or of a package that it needs, are gone.
     """
     # the formats that Pillow imports when it opens the first picture
-    from PIL import (  # noqa: F401  # noqa: F401
+    from PIL import (  # noqa: F401
         BmpImagePlugin,
         GifImagePlugin,
         ImageOps,

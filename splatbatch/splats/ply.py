@@ -322,9 +322,9 @@ def columns_of(table: FloatArray, header: SplatHeader) -> Callable[..., FloatArr
             raise ValueError(f"the splat file has no property {missing[0]}")
         columns = [column[name] for name in names]
         first = min(columns, default=0)
-        row = slice(first, first + len(columns))
+        row = range(first, first + len(columns))
         # neighbours, as most programs write them, are copied as rows, in a third of the time
-        return np.array(table[:, row] if columns == [*range(row.start, row.stop)] else table[:, columns], order="C")
+        return np.array(table[:, row.start : row.stop] if columns == [*row] else table[:, columns], order="C")
 
     return take
 
