@@ -118,7 +118,12 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
     root = scene.patches
     if model_folder(root):
         return (_patch(root, common),)
-    folders = [folder for folder in _subfolders(root) if _may_be_patch(folder, scene.source)]
+    folders = [
+        folder
+        for folder in _subfolders(root)
+        if folder.name != "source" and not (scene.source and scene.source.samefile(folder.path))  # beside its patches
+        if _NUMBERED.fullmatch(folder.name) or model_folder(folder.path)
+    ]
     if not any(model_folder(folder.path) for folder in folders):
         found = ", ".join(folder.name for folder in _subfolders(root)) or "nothing"
         hint = seen_at(root) or f"{A_SCENE} Patches are such folders side by side."
@@ -192,12 +197,6 @@ def has_model(folder: Path) -> bool:
         PermissionError: the folder may not be entered.
     """
     return any((folder / f"cameras.{suffix}").is_file() for suffix in ("bin", "txt"))
-
-
-def _may_be_patch(folder: os.DirEntry[str], source: Path | None) -> bool:
-    """Return whether a folder is meant to be a patch; the source beside its patches is not."""
-    is_source = folder.name == "source" or (source is not None and source.samefile(folder.path))
-    return not is_source and bool(_NUMBERED.fullmatch(folder.name) or model_folder(folder.path))
 
 
 def _patch(folder: Path | os.DirEntry[str], scene: Scene) -> Patch:

@@ -95,8 +95,7 @@ KINDS: dict[str, FindingKind] = {
         remedy="The other patches are not affected. Please report this line as a bug of splatbatch.",
     ),
     # the model
-    "missing_model": FindingKind("error", "there is nothing to train from"),
-    "corrupt_model": FindingKind("error", "there is nothing to train from"),
+    **dict.fromkeys(("missing_model", "corrupt_model"), FindingKind("error", "there is nothing to train from")),
     "no_images": FindingKind("error", "there is nothing to train from", remedy=f"{RECUT} Or remove the patch."),
     "few_images": FindingKind(
         "warning",
@@ -178,8 +177,6 @@ KINDS: dict[str, FindingKind] = {
     "unusual_focal": FindingKind("warning", _UNUSUAL),
     # geometry: what keypoints, K, poses and points say about each other
     **dict.fromkeys(OF_GEOMETRY, FindingKind("error", _CONTRADICTS)),
-    "k_left_behind": FindingKind("error", _WRONG_K),
-    "size_alone": FindingKind("error", _WRONG_K),
     "keypoints_left": FindingKind(
         "warning", "trainers ignore keypoints, but programs that use keypoints will be misled"
     ),
@@ -211,8 +208,7 @@ KINDS: dict[str, FindingKind] = {
         _WRONG_K,
         "the trainer uses the field of view; a few pixels of size move the principal point by a few pixels at most",
     ),
-    "transposed": FindingKind("error", _WRONG_K),
-    "other_size": FindingKind("error", _WRONG_K),
+    **dict.fromkeys(("k_left_behind", "size_alone", "transposed", "other_size"), FindingKind("error", _WRONG_K)),
     "mixed_sizes": FindingKind(
         "error",
         "camera parameters cannot be right for photographs of several sizes",

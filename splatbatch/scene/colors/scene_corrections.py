@@ -157,6 +157,8 @@ def _solved(shots: list[TrackedPhoto], colors: Mapping[str, Samples], alone: dic
     tones = {
         name: _tone(found, number, everything.camera[number]) for number, name in enumerate(names) if is_in[number]
     }
+    brightness = found.gains.mean(axis=1)
+    differs = brightness - neighbours_median(brightness, linked.shared, is_in)
     return SceneCorrections(
         tones=tones,
         vignetting={
@@ -167,7 +169,11 @@ def _solved(shots: list[TrackedPhoto], colors: Mapping[str, Samples], alone: dic
         before=found.before,
         after=found.after,
         num_observations=len(linked.seen.photo),
-        outliers=_outliers(names, found.gains.mean(axis=1), linked, is_in),
+        outliers={
+            names[one]: float(np.exp(differs[one]))
+            for one in np.argsort(-np.abs(np.nan_to_num(differs)))
+            if abs(differs[one]) >= np.log(OUTLIER)
+        },
         left_alone=alone,
         notes=(*_groups(linked), *_drift(found), *_own_light(names, tones)),
     )
@@ -240,14 +246,6 @@ def _unusable(shots: list[TrackedPhoto], seen: ColorObservations, is_in: NDArray
         for shot, count, has_tone in zip(shots, counts, is_in, strict=True)
         if not has_tone
     }
-
-
-def _outliers(
-    names: list[str], brightness: Floats, linked: LinkedObservations, is_in: NDArray[np.bool_]
-) -> dict[str, float]:
-    differs = brightness - neighbours_median(brightness, linked.shared, is_in)
-    worst = np.argsort(-np.abs(np.nan_to_num(differs)))
-    return {names[one]: float(np.exp(differs[one])) for one in worst if abs(differs[one]) >= np.log(OUTLIER)}
 
 
 def _groups(linked: LinkedObservations) -> Iterable[str]:

@@ -353,7 +353,11 @@ def survey(model: Reconstruction, alike: Mapping[int, int], most_images: int | N
     reach, named = dict[int, Floats](), [np.zeros(0, np.uint64)]
     rows, pixels = [np.zeros(0, np.int64)], [np.zeros((0, 2))]
     for image_id, seen in walk_points2d(model.folder, of_id):
-        xy = _as_seen_by(model.cameras, images[of_id[image_id]].camera_id, alike, seen.xy)
+        number, xy = images[of_id[image_id]].camera_id, seen.xy
+        camera, other = model.cameras[number], model.cameras[alike.get(number, number)]
+        if camera.params != other.params and camera.has_center:  # as the camera that judges it would have them
+            (fx, fy, cx, cy), (gx, gy, dx, dy) = camera.pinhole, other.pinhole
+            xy = np.asarray((xy - (cx, cy)) * (gx / fx, gy / fy) + (dx, dy), np.float64)
         sample = xy[:: len(xy) // limits.EXTENT_PER_IMAGE or 1].copy()
         if (sample != sample[:1]).any():  # programs that have no keypoints write the same one again and again
             reach[of_id[image_id]] = sample
@@ -386,15 +390,6 @@ def with_cameras(images: tuple[Image, ...], alike: Mapping[int, int]) -> tuple[I
         if alike
         else images
     )
-
-
-def _as_seen_by(cameras: Mapping[int, Camera], number: int, alike: Mapping[int, int], xy: Floats) -> Floats:
-    """Return keypoints of a camera as the camera that it is judged with would have them."""
-    own, other = cameras[number], cameras[alike.get(number, number)]
-    if own.params == other.params or not own.has_center:
-        return xy
-    (fx, fy, cx, cy), (gx, gy, dx, dy) = own.pinhole, other.pinhole
-    return np.asarray((xy - (cx, cy)) * (gx / fx, gy / fy) + (dx, dy), np.float64)
 
 
 @dataclass(frozen=True)
