@@ -148,7 +148,7 @@ FORMATS = (
             for part in ("cameras", "images", "points3D")
             for suffix in ("bin", "txt")
         ),
-        "A model is cameras, images and points3D, all .bin or all .txt: copy them all, or export the model again.",
+        "A model is cameras, images and points3D, all .bin or all .txt: copy all three to sparse/0, or export anew.",
     ),
     ForeignFormat(
         "COLMAP's database, which has matches and no poses",

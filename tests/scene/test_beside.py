@@ -52,6 +52,15 @@ def test_text_and_binary_that_agree_are_no_finding(scene: MadeScene) -> None:
     assert scene.audit().findings == ()
 
 
+def test_images_without_their_second_lines_are_told_what_is_missing(scene: MadeScene) -> None:
+    path = as_text(scene) / "images.txt"
+    for binary in scene.sparse.glob("*.bin"):
+        binary.unlink()
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if line.endswith(".jpg")))
+    (finding,) = scene.audit().findings
+    assert finding.kind == "corrupt_model" and "none: an empty line" in finding.message
+
+
 @pytest.mark.parametrize(("file", "old", "new"), [("cameras", " 72 ", " 73 "), ("images", "05.jpg", "5.jpg")])
 def test_text_and_binary_that_differ_are_told(scene: MadeScene, file: str, old: str, new: str) -> None:
     path = as_text(scene) / f"{file}.txt"

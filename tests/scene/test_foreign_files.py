@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,15 @@ def test_photographs_under_another_name_are_found_and_told(tmp_path: Path, name:
     ended = invoke("init", str(made.root))
     assert f"photographs were found in {name}/ (8 of 8)" in ended.out, ended.err
     assert invoke("verify-dims", "--config", str(made.root / "splat_config.yml")).code == 0
+
+
+def test_a_model_right_in_the_folder_is_told_where_it_belongs(tmp_path: Path) -> None:
+    made = MadeScene(tmp_path / "reef").write()
+    for path in made.sparse.iterdir():
+        path.rename(made.root / path.name)
+    shutil.rmtree(made.root / "sparse")
+    ended = invoke("verify-dims", str(made.root))
+    assert ended.code == 2 and "copy all three to sparse/0" in ended.err
 
 
 def test_each_patch_with_photos_of_its_own_is_told_to_rename_them(tmp_path: Path) -> None:

@@ -327,7 +327,7 @@ def check_sizes(
     """
     as_meant = ScaledSize(1 / divisor)
     sound = [row for row in rows if min(row.size) > 0]
-    for row in (row for row in sound if len(row.sizes) > 1):
+    for row in (row for row in sound if len({frozenset(size) for size, _ in row.sizes}) > 1):  # turned ones are named
         seen = ", ".join(f"{count} of {size_text(size)}" for size, count in row.sizes)
         message = f"its photographs have {len(row.sizes)} sizes: {seen}; the model says {size_text(row.size)}"
         yield writer.note("mixed_sizes", _camera_named(row), message)

@@ -93,7 +93,9 @@ def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
         image = read_image(path, number, line)
         _, keypoints = next(lines, (0, b""))  # an image without keypoints has an empty line
         if len(keypoints.split()) % 3:
-            raise ModelError(path, f"line {number + 1}: the keypoints are cut short (each needs x, y and id)")
+            raise ModelError(
+                path, f"line {number + 1}: the keypoints are cut short (each needs x, y and id; none: an empty line)"
+            )
         if image.id == before:
             raise ModelError(path, f"line {number}: two images in a row have the id {image.id}")
         before = image.id
