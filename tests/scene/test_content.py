@@ -16,6 +16,7 @@ from whole_scene import TAKES_ALL, WholeScene, bent_model, with_own_cameras
 from splatbatch.errors import SceneError
 from splatbatch.scene.audit.audit import USUAL, Audit, AuditExtent, audit_patches
 from splatbatch.scene.camera_fix import FixedModel, How, fix_models
+from splatbatch.scene.image_match.displacement_field import DisplacementField
 from splatbatch.scene.patches import Patch
 
 QUARRY = Path(__file__).resolve().parents[2] / "examples/quarry"
@@ -63,7 +64,7 @@ def test_left_and_right_exchanged(quarry: Path) -> None:
 Change = Callable[[Picture.Image], Picture.Image]
 
 
-def changed(root: Path, change: Change, names: str = "*/*.jpg", **options: int) -> None:
+def changed(root: Path, change: Change, names: str = "*/*.jpg", **options: int | Picture.Exif) -> None:
     """Change photographs as they lie; their sizes may stay."""
     for path in sorted((root / "images").glob(names)):
         with Picture.open(path) as picture:
@@ -160,6 +161,19 @@ def test_a_single_photograph_is_told_as_what_it_is(quarry: Path, says: str) -> N
     (finding,) = audited(quarry, EVERY).findings
     assert (finding.kind, finding.severity, finding.subject) == (kind, "warning", "left/0008.jpg")
     assert says in finding.message
+
+
+@pytest.mark.all
+def test_of_neighbours_that_are_turned_alike_none_beside_them_is_blamed_and_no_tag_is_said_to_fit(quarry: Path) -> None:
+    spoilt = [f"{eye}/{number:04}.jpg" for eye in ("left", "right") for number in (6, 7, 8)]
+    exif = Picture.Exif()
+    exif[0x112] = 3  # which says the same
+    for name in spoilt:
+        changed(quarry, turned(Picture.Transpose.ROTATE_180), name, exif=exif)
+    audit = audited(quarry, EVERY)
+    named = {one.subject for one in audit.findings if one.kind == "other_content"}
+    assert named and named <= set(spoilt)
+    assert not named & {one.subject for one in audit.findings if one.kind == "exif_orientation"}
 
 
 @pytest.mark.all
@@ -298,6 +312,12 @@ def test_the_sibling_model_that_fits_is_named(quarry: Path) -> None:
     found = audited(quarry).errors()
     assert {one.kind for one in found} == {"lens_mix"}
     assert f"Train with the model in {quarry / 'undistorted/sparse/0'}" in found[0].remedy
+
+
+def test_a_displacement_is_measured_where_points_are_compared_and_not_at_the_corners() -> None:
+    lens = DisplacementField(lens=0.16)
+    assert lens.size(np.array([[0.02, 0.03], [-0.03, 0.01]])) < 1e-5
+    assert lens.size(np.array([[0.5, 0.375]])) > 0.03
 
 
 def rewrite(root: Path, scene: WholeScene) -> None:

@@ -356,7 +356,15 @@ def _check_photographs(
     for row in rows:
         found = check_camera(one.cameras[row.camera_id], one.writer)
         yield from (each for each in found if not (each.kind == "distorted" and has_other_lens))
-    compared, named, judged = _compared(one, shots), set[int](), with_cameras(one.images, one.writer.alike)
+    files = {
+        shot.image.name: (shot.place.path, shot.header.size)
+        for shot in shots
+        if isinstance(shot.place, FoundPhotograph)
+        and isinstance(shot.header, ImageHeader)
+        and min(shot.camera.size) > 0
+    }
+    compared = MatchContext.of_files(one.images, one.cameras, files, one.pairs, grey_photographs())
+    named, judged = set[int](), with_cameras(one.images, one.writer.alike)
     rows_of = grouped((image.camera_id, at) for at, image in enumerate(judged))
     misfits = find_misfits(one.survey, rows, one.cameras, one.findings) if one.survey and one.divisor == 1 else {}
     for number, misfit in misfits.items():
@@ -368,23 +376,16 @@ def _check_photographs(
             continue  # a crop leaves keypoints beyond the photographs
         yield note_misfit(number, misfit, one.writer)
         compared = compared if seen is None else compared.without(its)
-    yield from ImageMatchFindings(compared, one.patch.images, one.patch.sparse, one.writer).findings()
+    contents = list(ImageMatchFindings(compared, one.patch.images, one.patch.sparse, one.writer).findings())
+    yield from contents
     others = [shot for row, shot in enumerate(shots) if row not in named]
     sound = photographs.camera_rows(one.patch.name, others, one.writer.alike)
     yield from photographs.check_sizes(others, sound, one.writer, one.divisor)
-    yield from _check_files(one, shots)
-
-
-def _compared(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> MatchContext:
-    """Return the photographs to compare: all whose header can be read, and whose camera has a positive size."""
-    files = {
-        shot.image.name: (shot.place.path, shot.header.size)
-        for shot in shots
-        if isinstance(shot.place, FoundPhotograph)
-        and isinstance(shot.header, ImageHeader)
-        and min(shot.camera.size) > 0
-    }
-    return MatchContext.of_files(one.images, one.cameras, files, one.pairs, grey_photographs())
+    # a photograph that is turned does not fit its camera as it is stored
+    turned = {finding.subject for finding in contents if finding.kind in ("other_content", "other_pictures")}
+    for each in _check_files(one, shots):
+        if each.kind != "exif_orientation" or not turned & {each.subject, "photographs"}:
+            yield each
 
 
 def _check_files(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> Iterator[AuditFinding]:

@@ -5,7 +5,7 @@ If they do not, the audit looks for the mistake that explains it: turned, exchan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -28,15 +28,15 @@ from splatbatch.text import list_some, plural
 DISPLACED, DISPLACED_PX = 0.0012, 0.4
 """A displacement that all photographs, or all of a camera, share is reported from this size on, if it is certain.
 
-Displacement: how far photographs show points from where the model puts them. The size is a root mean square, as a share
-of the longer side and in pixels of the reduced picture; both limits must be reached. Intact: 0.0001. A zoom of 1 % is
-0.003.
+Displacement: how far photographs show points from where the model puts them. The size is a root mean square over the
+points that are compared, as a share of the longer side and in pixels of the reduced picture. Both limits must be
+reached. Intact: 0.0001. A zoom of 1 % is up to 0.003.
 """
-DISPLACED_ONE, UNUSUAL = 0.0027, 5.0
+DISPLACED_ONE, UNUSUAL = 0.002, 5.0
 """A single displaced photograph is reported from this displacement on; both limits must be reached.
 
 The first is a root mean square as a share of the longer side. The second is a multiple of the median displacement of
-all single photographs. `DISPLACED_PX` must be reached, too. Intact: 0.0005, in one patch 0.0022.
+all single photographs. `DISPLACED_PX` must be reached, too. Intact: 0.0002, in a few photographs 0.0008.
 """
 _BLACK, _FLAT = 12.0, 1.0  # of 255: mean of a black photograph, standard deviation of one that shows nothing
 _BLURRED = 0.4  # of the fine structure that others show; intact: 0.87 at least
@@ -45,7 +45,7 @@ _CONVERGED = (2, 1, 1)  # for the figure that is told: one step at full size lea
 _ERRORS = 2.0  # standard errors that a figure must reach to name something
 _RISE = 0.004  # in likeness, for a field to be believed
 _Tried = tuple[float, float, DisplacementField | None]
-"""By how much the correlations of all pairs rise with a field; its size, a share of the side; and the field, if any.
+"""By how much the correlations of all pairs rise with a field; its size in focal lengths; and the field, if any.
 
 The rise is 0 where the field is too small to be reported, not certain, or hardly makes pairs more alike.
 """
@@ -98,10 +98,8 @@ class ImageMatchFindings:
         for rows, finding in self._displaced(wrong):
             wrong |= rows
             yield finding
-        for row in sorted(self._bad - wrong):
-            wrong.add(row)
-            yield self._of_one(row)
-        yield from self._blurred(wrong)
+        yield from filter(None, map(self._of_one, sorted(self._bad - wrong)))
+        yield from self._blurred(wrong | self._bad)
 
     @cached_property
     def _blank(self) -> dict[int, str]:
@@ -202,22 +200,26 @@ class ImageMatchFindings:
         value, reading = max(found, key=lambda pair: pair[0])
         return reading, value
 
-    def _of_one(self, row: int) -> AuditFinding:
-        """Return the finding about one photograph that does not match its points while most do."""
+    def _of_one(self, row: int) -> AuditFinding | None:
+        """Return the finding about one photograph that does not match its points while most do.
+
+        None if nothing explains it, and all photographs that it was compared with fail, too: they may be at fault.
+        """
         name, seen = self._name(row), f"shows none of its points (correlation {self._values[row]:.2f}), others do"
-        beside = {row + step for step in (-2, -1, 1, 2) if row + step in self.compared.paths}
-        partners = {relabelings.of_image(self.compared, other): other for other in sorted((self._bad | beside) - {row})}
+        beside = {row + step for step in (-2, -1, 1, 2)} & self.compared.paths.keys() - self._values.keys()
+        partners = {
+            relabelings.of_image(self.compared, other): self._name(other)
+            for other in sorted((self._bad | beside) - {row})
+        }
         if chosen := self._best([row], partners):
-            reading, partner = chosen[0], partners[chosen[0]]
-            if partner in self._bad:
-                message = f"{seen}; {self._name(partner)} shows them: the two photographs are exchanged"
-                return self.writer.note("photos_exchanged", name, message, reading.remedy)
-            message = f"{seen}; {self._name(partner)} shows them: one photograph was copied over the other"
-            return self.writer.note("other_content", name, message, "Copy the right photograph there again.")
+            message = f"{seen}; {partners[chosen[0]]} shows them: the two photographs are exchanged"
+            return self.writer.note("photos_exchanged", name, message, chosen[0].remedy)
         if chosen := self._best([row], relabelings.TURNED):
             return self.writer.note("other_content", name, f"{seen}; it is {chosen[0].words}", chosen[0].remedy)
         if moved := self._field_of({row}):
             return self._note_field({row}, moved)
+        if self._bad.issuperset(self.compared.touching([row]).rows):
+            return None
         return self.writer.note(
             "other_content", name, f"{seen}: it is another photograph, or something was before the lens"
         )
@@ -261,23 +263,23 @@ class ImageMatchFindings:
         pairs = left.touching(rows)
         if not (field := pairs.displacement(rows)):
             return 0.0, 0.0, None
-        size, share = field.size(self._view(rows)), DISPLACED if len(rows) > 1 else DISPLACED_ONE
-        least = max(share, DISPLACED_PX / max(self._view(rows).picture.shape))
-        if size < least or size < _ERRORS * pairs.displacement_error(rows):
+        view, size = self._view(rows), field.size(pairs.places(rows))
+        least = max(DISPLACED_PX, max(view.picture.shape) * (DISPLACED if len(rows) > 1 else DISPLACED_ONE))
+        if size * view.focal < least or size < _ERRORS * pairs.displacement_error(rows):
             return 0.0, size, field
         rise = pairs.mean(dict.fromkeys(rows, Relabeling("", displacement=field))) - pairs.mean()
         return rise * len(pairs.pairs) if rise >= _RISE else 0.0, size, field
 
     def _note_field(self, rows: set[int], field: DisplacementField) -> AuditFinding:
         """Return the finding about displaced photographs, worded after the largest part of the field."""
-        view = self._view(rows)
-        parts = field.parts(view)
+        view, places = self._view(rows), self.compared.places(rows)
+        parts, size = field.parts(places), field.size(places) * view.focal / max(view.picture.shape)
         if max(parts, key=lambda name: parts[name]) == "lens" and (mixed := self._mixed(rows)):
             return mixed
-        far = f"elsewhere, by {field.size(view) * max(self.compared.sizes[min(rows)]):.2g} px on average"
-        message = f"{self._counted(rows)} their points {far}: they are {field_in_words(field, view)}"
+        far = f"elsewhere, by {size * max(self.compared.sizes[min(rows)]):.2g} px on average"
+        message = f"{self._counted(rows)} their points {far}: they are {field_in_words(field, view, parts)}"
         if len(rows) == 1:
-            message = f"shows its points {far}: it is {field_in_words(field, view)}"
+            message = f"shows its points {far}: it is {field_in_words(field, view, parts)}"
         found = self.writer.note("displaced", self._subject(rows), message)
         return found if len(rows) > 2 else replace(found, severity="warning")
 
@@ -315,7 +317,7 @@ class ImageMatchFindings:
     def _is_bent(self, part: MatchContext, rows: set[int], enough: float) -> bool:
         """Return whether the displacement of a pinhole's photographs is mostly lens distortion."""
         field = part.displacement(rows, levels=_COARSE_TO_FINE)
-        parts = field.parts(self._view(rows)) if field else {"lens": 0.0}
+        parts = field.parts(part.places(rows)) if field else {"lens": 0.0}
         if field is None or parts["lens"] < max(parts.values()):
             return False
         return part.mean(dict.fromkeys(rows, Relabeling("", displacement=field))) >= enough
@@ -378,7 +380,7 @@ def is_left_behind(compared: MatchContext, rows: Collection[int]) -> bool | None
     return as_is < ALIKE <= max(seen.mean(dict.fromkeys(rows, reading)) for reading in relabelings.LEFT_BEHIND)
 
 
-def field_in_words(field: DisplacementField, view: MatchView) -> str:
+def field_in_words(field: DisplacementField, view: MatchView, parts: Mapping[str, float]) -> str:
     """Return what a displacement field does to photographs in words, the largest part first.
 
     Parts of 30 % of the largest or less are left out. The text is empty for a field without displacement.
@@ -386,9 +388,10 @@ def field_in_words(field: DisplacementField, view: MatchView) -> str:
     Args:
         field: the displacement.
         view: a displaced photograph, whose size and focal length turn the field's numbers into shares.
+        parts: how far each number displaces the photograph, of which the largest are told.
     """
     height, width = view.picture.shape
-    parts, zoom, stretch, turn = field.parts(view), 100 * field.zoom, 200 * field.stretch, np.degrees(field.turn)
+    zoom, stretch, turn = 100 * field.zoom, 200 * field.stretch, np.degrees(field.turn)
     right, down = (100 * share * view.focal / side for share, side in ((field.right, width), (field.down, height)))
     words = {
         "zoom": f"{'enlarged' if zoom > 0 else 'shrunk'} by {abs(zoom):.2g} % about the centre",

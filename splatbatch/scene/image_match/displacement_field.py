@@ -64,25 +64,21 @@ class DisplacementField:
 
         return placed
 
-    def parts(self, view: MatchView) -> dict[str, float]:
-        """Return how far each number displaces the photograph: root mean squares as shares of the longer side.
+    def parts(self, places: Floats) -> dict[str, float]:
+        """Return how far each number displaces places of the photograph: root mean squares, in focal lengths.
 
-        The keys are zoom, stretch, right, down, turn and lens.
+        The keys are zoom, stretch, right, down, turn and lens. The places [N, 2] are in focal lengths from the middle.
         """
-        moved = np.sqrt(((_terms_over(view) * self.numbers) ** 2).sum(axis=1).mean(axis=0))
+        moved = np.sqrt(((_terms(places) * self.numbers) ** 2).sum(axis=1).mean(axis=0))
         return dict(zip(("zoom", "stretch", "right", "down", "turn", "lens"), map(float, moved), strict=True))
 
-    def size(self, view: MatchView) -> float:
-        """Return how far the field displaces the photograph, root mean square, as a share of the longer side."""
-        return float(np.sqrt(((_terms_over(view) @ self.numbers) ** 2).sum(axis=1).mean()))
+    def size(self, places: Floats) -> float:
+        """Return how far the field displaces places of the photograph, root mean square, in focal lengths.
 
-
-def _terms_over(view: MatchView) -> Floats:
-    """Return the displacement per unit of each number over a photograph, as shares of its longer side, [81, 2, 6]."""
-    steps = (np.arange(9) + 0.5) / 9
-    places = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
-    shape = view.picture.shape
-    return _terms((places - 0.5) * shape[::-1] / view.focal) * view.focal / max(shape)
+        The places [N, 2] are in focal lengths from the middle. Beyond those that a field was computed from its size
+        means little: a lens grows with the cube of the distance.
+        """
+        return float(np.sqrt(((_terms(places) @ self.numbers) ** 2).sum(axis=1).mean()))
 
 
 def _terms(away: Floats) -> Floats:

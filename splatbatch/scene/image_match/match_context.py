@@ -20,10 +20,11 @@ from splatbatch.scene.image_match.displacement_field import (
     shrunk,
     solved,
 )
-from splatbatch.scene.image_match.ncc_patches import MatchView, Places, image_match
+from splatbatch.scene.image_match.ncc_patches import MatchView, Places, focal_px, image_match
 from splatbatch.scene.image_match.pairs import LEAST_POINTS, ImagePair
 from splatbatch.scene.photos.headers import Size
 from splatbatch.scene.photos.pixels import Greys, decode_grey
+from splatbatch.scene.reprojection import project
 
 UNLIKE, ALIKE = 0.3, 0.5
 """Mean correlation below which two photographs show different things, and from which on they show the same.
@@ -224,20 +225,34 @@ class MatchContext:
                 found = found + more if found else more
         return found
 
+    def places(self, rows: Collection[int]) -> Floats:
+        """Return where the model puts the points that the given images are compared at, [N, 2].
+
+        In focal lengths from the middle of the photograph; points beyond an edge count as on it.
+        """
+        found = [np.zeros((0, 2))]
+        for pair in self.touching(rows).pairs:
+            for image in (self.images[row] for row in (pair.one, pair.other) if row in rows):
+                camera = self.cameras[image.camera_id]
+                pixels = finite(project(camera, pair.xyz @ image.rotation().T + image.translation))
+                half = np.array(camera.size) / 2
+                found.append(np.clip(pixels - half, -half, half) / focal_px(camera))
+        return np.concatenate(found)
+
     def displacement_error(self, rows: Collection[int]) -> float:
-        """Return the standard error of `displacement`, as a share of the longer side, by leaving out photographs.
+        """Return the standard error of `displacement`, in focal lengths, by leaving out photographs.
 
         Up to eight groups of photographs are left out in turn: of `rows`, or of the other images for a single row.
-        Infinite where the displacement cannot be computed without one of the groups, or there are fewer than two. Also
-        infinite where the first of the photographs cannot be decoded.
+        Infinite where the displacement cannot be computed without one of the groups, or there are fewer than two.
         """
         ours = sorted(rows if len(rows) > 1 else set(self.rows) - set(rows))
         groups = [set(ours[at::_GROUPS_LEFT_OUT]) for at in range(min(len(ours), _GROUPS_LEFT_OUT))]
         found = [self.without(group).displacement(set(rows) - group) for group in groups]
-        known, view = np.array([one.numbers for one in found if one]), self.view(min(rows))
-        if view is None or len(known) < max(2, len(found)):
+        known = np.array([one.numbers for one in found if one])
+        if len(known) < max(2, len(found)):
             return float("inf")
-        off = [DisplacementField(*numbers).size(view) for numbers in known - known.mean(axis=0)]
+        places = self.places(rows)
+        off = [DisplacementField(*numbers).size(places) for numbers in known - known.mean(axis=0)]
         return float(np.sqrt((len(off) - 1) * np.mean(np.square(off))))
 
     def _said(self, pair: ImagePair, read_as: Sequence[Relabeling], times: int) -> DisplacementEquations | None:

@@ -56,14 +56,18 @@ class MatchView:
 
     @property
     def focal(self) -> float:
-        """Focal length in pixels of the picture; where `Camera.has_center` is False (a panorama), width / 2 pi."""
-        fx = self.camera.fx if self.camera.has_center else self.camera.width / (2 * np.pi)
-        return fx * max(self.picture.shape) / max(self.camera.width, self.camera.height)
+        """Focal length in pixels of the picture."""
+        return focal_px(self.camera) * max(self.picture.shape) / max(self.camera.width, self.camera.height)
 
     @cached_property
     def center(self) -> Floats:
         """Camera centre in world coordinates, [3]."""
         return -self.rotation.T @ self.translation
+
+
+def focal_px(camera: Camera) -> float:
+    """Return the focal length fx in pixels; where `Camera.has_center` is False (a panorama), width / 2 pi."""
+    return camera.fx if camera.has_center else camera.width / (2 * np.pi)
 
 
 @dataclass(frozen=True, eq=False)
