@@ -33,7 +33,7 @@ executor:
   gpus: auto              # or [0, 1]; [] trains on the CPU
 
 output:
-  folder: output
+  folder: {output}
 
 # settings of single patches that differ from the rest:
 # patches:
@@ -78,6 +78,9 @@ def config_for(found: SceneLayout, base: Path, *, has_gpu: bool, kept: ImportNot
         kept: facts of an import; None: the scene was not imported.
     """
     names = [patch.name for patch in found.patches]
+    photos, output = (found.images or base / "images").resolve(), "output"
+    if base.is_relative_to(photos):  # image names begin with images/: among photographs nothing may be written
+        output = _relative(photos.with_name(f"{photos.name}_splats"), base)
     return TEMPLATE.format(
         found=one_line(f"{len(names)} found: {list_names(names)}" if len(names) > 1 else f"one scene: {names[0]}"),
         patches=_relative(found.root, base),
@@ -85,6 +88,7 @@ def config_for(found: SceneLayout, base: Path, *, has_gpu: bool, kept: ImportNot
         device=DEVICES[has_gpu],
         offset=_offset(kept or ImportNotes()),
         holdout=_HOLDOUT_LIST.format(quote(kept.holdout)) if kept and kept.holdout else _HOLDOUT_EVERY,
+        output=output,
         source=f"  source: {_relative(found.source, base)}\n" if found.source else "",
     )
 

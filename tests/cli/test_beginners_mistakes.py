@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import Ended, invoke
 from scenes import MadeScene
+
+from splatbatch.config import load
 
 A_SCENE = "A scene has photographs in images/ and their COLMAP model"
 
@@ -136,3 +139,11 @@ def test_what_comes_after_training_says_so_where_nothing_is_trained(
     assert invoke("init", "reef").code == 0
     ended = invoke(*command.split(), "--config", "reef/splat_config.yml")
     assert ended.code == code and told_so in ended.out + ended.err
+
+
+def test_where_image_names_begin_with_images_the_splats_go_beside_the_scene(reef: MadeScene) -> None:
+    reef.images = [replace(image, name=f"images/{image.name}") for image in reef.images]
+    reef.write_model()
+    assert invoke("init", "reef").code == 0
+    assert load(Path("reef/splat_config.yml")).output.folder.resolve() == Path("reef_splats").resolve()
+    assert "0 errors" in invoke("verify-dims", "--config", "reef/splat_config.yml").out
