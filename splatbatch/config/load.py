@@ -98,12 +98,12 @@ class Config(Section):
         tree["setting"] = program.settings | overrides["setting"] if program else {}
         for key, value in changed.items():
             section_name, _, setting = key.partition(".")
-            if setting not in tree.get(section_name, {}):
-                known = [f"{name}.{setting}" for name, section in tree.items() for setting in section]
-                hint = nearest(key, known)
-                raise InvalidSettings(f"{key}: unknown setting", hint, [((key,), f"unknown setting. {hint}")])
-            if key == TRAINER and value not in (known := [OUR_TRAINER, *self.trainers]):
-                what, hint = f"{value!r}: no such trainer", nearest(str(value), known)
+            what, named = "unknown setting", key
+            known = [f"{name}.{setting}" for name, section in tree.items() for setting in section]
+            if key == TRAINER:
+                what, named, known = f"{value!r}: no such trainer", str(value), [OUR_TRAINER, *self.trainers]
+            if named not in known:
+                hint = nearest(named, known)
                 raise InvalidSettings(f"{key}: {what}", hint, [((key,), f"{what}. {hint}")])
             tree[section_name][setting] = value
         settings = tree.pop("setting")
