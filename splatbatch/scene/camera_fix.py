@@ -45,7 +45,7 @@ from splatbatch.scene.photos.headers import (
     size_text,
     sizes_of,
 )
-from splatbatch.scene.photos.pixels import Greys, correlation, greys_at
+from splatbatch.scene.photos.pixels import FULL, Greys, correlation, greys_at
 from splatbatch.scene.reprojection import ReprojectionError, reprojection_error
 
 How = Literal["scale", "crop"]
@@ -71,7 +71,6 @@ Greys decorrelate within 2 to 10 px of real photographs.
 """
 _CLEARLY = 0.01
 """Rise of the correlation from which on the other of scale and crop is considered right."""
-_FULL = 1 << 20  # px: no photograph is made smaller
 _OF_SIZE = frozenset(
     {"scaled", "few_pixels_off", "other_size", "mixed_sizes", "k_left_behind", "size_alone", "k_rescaled"}
 )
@@ -310,7 +309,7 @@ def _compared(patch: Patch, rows: Sequence[int]) -> MatchContext:
     there = paths_of(patch.images, {model.images[row].name for pair in pairs for row in (pair.one, pair.other)})
     sizes = sizes_of(there.values())
     files = {name: (path, sizes[path]) for name, path in there.items() if path in sizes}
-    return MatchContext.of_files(model.images, model.cameras, files, pairs, grey_photographs(_FULL))
+    return MatchContext.of_files(model.images, model.cameras, files, pairs, grey_photographs(FULL))
 
 
 def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> tuple[str, str] | None:

@@ -14,7 +14,7 @@ from scenes import HEIGHT, OURS, WIDTH, MadeScene
 
 from splatbatch.config import Recipe, Training
 from splatbatch.scene.audit.audit import Audit, audit_patches, decoded_too
-from splatbatch.scene.colmap.reconstruction import read_images
+from splatbatch.scene.colmap.reconstruction import read_images, walk_points2d
 from splatbatch.scene.memory_estimate import estimate, measure
 from splatbatch.scene.patches import model_folder
 from splatbatch.scene.photos.pixels import undecodable
@@ -106,7 +106,7 @@ def test_a_photograph_in_a_folder_spelt_otherwise_is_found(scene: MadeScene, mod
 
 def masked(scene: MadeScene, picture: Picture.Image | bytes) -> Audit:
     folder = scene.root / "masks"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     path = folder / "03.jpg.png"
     path.write_bytes(picture) if isinstance(picture, bytes) else picture.save(path)
     return audit_patches([replace(scene.patch(), masks=folder)], None, OURS)
@@ -153,6 +153,19 @@ def test_a_sound_mask_is_no_finding(scene: MadeScene) -> None:
 def test_masks_are_audited(scene: MadeScene, mask: Picture.Image | bytes, kind: str, severity: str) -> None:
     (finding,) = masked(scene, mask).findings
     assert (finding.kind, finding.severity, finding.subject) == (kind, severity, "masks/03.jpg.png")
+
+
+def test_a_mask_that_hides_what_the_model_was_made_of_may_mean_the_opposite(scene: MadeScene) -> None:
+    mask, seen = Picture.new("L", (WIDTH, HEIGHT), 255), dict(walk_points2d(scene.sparse))[3].xy
+    for x, y in np.floor(seen).astype(int).tolist():
+        mask.putpixel((x, y), 0)
+    (finding,) = masked(scene, mask).findings
+    assert (finding.kind, finding.severity, finding.subject) == ("mask_share", "warning", "masks/03.jpg.png")
+    assert f"ignores {len(seen)} of {len(seen)} keypoints" in finding.message
+    assert "invert the mask" in finding.remedy
+    for x, y in np.floor(seen[::4]).astype(int).tolist():
+        mask.putpixel((x, y), 255)
+    assert masked(scene, mask).findings == ()
 
 
 def spoil_pixels(path: Path) -> None:

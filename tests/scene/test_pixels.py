@@ -20,7 +20,7 @@ from splatbatch.scene.colors.correction import NEUTRAL
 from splatbatch.scene.colors.normalised_copies import _write
 from splatbatch.scene.colors.observations import SCALE, TrackedPhoto, sample
 from splatbatch.scene.photos.headers import decode_problem
-from splatbatch.scene.photos.pixels import decode_grey, mask_values
+from splatbatch.scene.photos.pixels import decode_grey
 from splatbatch.training.photos.decode import PhotoSource, decode
 
 WIDTH, HEIGHT, GREY = 64, 48, 127
@@ -74,7 +74,7 @@ READERS: dict[str, Callable[[Path], float]] = {
     "colours": lambda path: sample(TrackedPhoto("a", path, CAMERA, MIDDLE, FIRST, TURNED)).mean() / SCALE,
     "evened copies": evened_copy,
     "features": lambda path: look(SimpleNamespace(images=path.parent), path.name)["brightness"],  # type: ignore[arg-type]
-    "masks": lambda path: mask_values(path).brightest,  # type: ignore[union-attr]
+    "masks": lambda path: decode_grey(path).max(),  # type: ignore[union-attr]
     "report": strip,
     "sky": lambda path: 255 * _top_of(str(path))[0],  # type: ignore[index]
 }

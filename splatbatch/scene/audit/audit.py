@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
+import numpy as np
+
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
 from splatbatch.groups import grouped
@@ -340,9 +342,10 @@ def _with_headers(
         )
         for each, group in zip(some, places, strict=True):
             found = [headers.of(place.path) if isinstance(place, FoundPhotograph) else None for place in group]
+            seen, none = each.survey.reach if each.survey else {}, np.zeros((0, 2))
             shots = [
-                photographs.AuditedImage(image, each.cameras[image.camera_id], place, header)
-                for image, place, header in zip(each.images, group, found, strict=True)
+                photographs.AuditedImage(image, each.cameras[image.camera_id], place, header, seen.get(row, none))
+                for row, (image, place, header) in enumerate(zip(each.images, group, found, strict=True))
             ]
             of_masks = photographs.check_masks(each.masks, shots, headers, each.writer, every=every)
             yield replace(each, findings=(*each.findings, *of_masks)), shots

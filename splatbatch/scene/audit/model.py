@@ -130,16 +130,9 @@ def _check_points(points: Points, image_ids: set[int], writer: FindingWriter) ->
     if total == 0:
         yield writer.note("no_points", "points3D", "the model has no points")
         return
-    is_finite = np.isfinite(points.xyz)
-    for is_bad, what in (
-        (~is_finite, "have coordinates that are no finite numbers"),
-        (
-            is_finite & (np.abs(points.xyz) > _FARTHEST),
-            f"lie beyond {_FARTHEST:.0e}, where float32 computes no distances",
-        ),
-    ):
-        if num_bad := int(is_bad.any(axis=1).sum()):
-            yield writer.note("bad_points", "points3D", f"{num_bad} of {total} points {what}")
+    if num_bad := int((~(np.abs(points.xyz) <= _FARTHEST)).any(axis=1).sum()):
+        what = f"lie beyond {_FARTHEST:.0e}, where float32 computes no distances, or at coordinates that are not finite"
+        yield writer.note("bad_points", "points3D", f"{num_bad} of {total} points {what}")
     tracks = points.tracks
     assert tracks is not None  # noqa: S101 - see check_model
     is_ours = np.isin(tracks.image_ids, np.fromiter(image_ids, np.uint32, len(image_ids)))
@@ -242,7 +235,7 @@ def check_rigs(model: Reconstruction, writer: FindingWriter) -> Iterator[AuditFi
 def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[float, float]]:
     """Return by how many degrees and what share of the scene images differ from their pose by frame and rig."""
     of_id, sensors = {image.id: image for image in images}, {rig.id: dict(rig.sensors) for rig in rigs.rigs}
-    extent = _extent(images) or 1.0
+    extent = _extent(images)
     found = {}
     for frame in rigs.frames:
         for kind, sensor, number in frame.data:
@@ -270,7 +263,7 @@ class SourceModel:
     images: dict[str, Image]
     cameras: Mapping[int, Camera]
     extent: float
-    """Diagonal of the box around the finite camera centres, in units of the model; 0 if there are none."""
+    """Diagonal of the box around the finite camera centres, in units of the model; 1 if that is 0."""
 
 
 def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> SourceModel:
@@ -284,9 +277,9 @@ def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> Sourc
 
 
 def _extent(images: tuple[Image, ...]) -> float:
-    """Return the diagonal of the box around the finite camera centres, in units of the model; 0 if there are none."""
+    """Return the diagonal of the box around the finite camera centres, in units of the model; 1 if that is 0."""
     centers = finite(centers_of(images))
-    return float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0
+    return float(np.linalg.norm(np.ptp(centers, axis=0)) if len(centers) else 0) or 1.0
 
 
 def check_drift(
@@ -309,13 +302,9 @@ def check_drift(
                 moved = float(np.linalg.norm(image.center() - original.center()))
                 turned = angle(image.rotation(), original.rotation())
             if turned > _SAME_ANGLE or moved > _SAME_PLACE * source.extent:
-                share = (
-                    f"{percent(moved / source.extent)} of the scene"
-                    if source.extent
-                    else "all cameras of the source are in one place"
-                )
-                message = f"{moved:.3g} units ({share}) and {math.degrees(turned):.2g} degrees away"
-                yield writer.note("pose_drift", shown(image.name), f"its pose is {message} from that in the source")
+                message = f"its pose is {moved:.3g} units ({percent(moved / source.extent)} of the scene)"
+                message += f" and {math.degrees(turned):.2g} degrees away from that in the source"
+                yield writer.note("pose_drift", shown(image.name), message)
         pair = (image.camera_id, original.camera_id)
         if pair not in seen:
             seen.add(pair)

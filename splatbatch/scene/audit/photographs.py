@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+
 from splatbatch.groups import grouped
 from splatbatch.scene.audit.findings import FIX, AuditFinding, FindingWriter
 from splatbatch.scene.colmap.files import shown
-from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.colmap.types import Camera, Floats, Image
+from splatbatch.scene.geometry.limits import LEAST_OBSERVATIONS
 from splatbatch.scene.photos.folders import (
     MASK_COUNTS,
     FoundPhotograph,
@@ -38,7 +41,7 @@ from splatbatch.scene.photos.headers import (
     size_text,
     spell_factor,
 )
-from splatbatch.scene.photos.pixels import mask_values
+from splatbatch.scene.photos.pixels import decode_grey
 from splatbatch.text import list_some
 
 _TRAITS: dict[Trait, tuple[str, str]] = {
@@ -53,7 +56,7 @@ _PIXELS_PER_BYTE, _HEAD = 250, 400
 A PNG of one colour has a byte for 1000 pixels of 8 bits.
 """
 _MOST_DECODED, _SOME_DECODED = 64, 8  # of those that may be of one colour; of all, evenly taken
-_MOST_IGNORED = 0.98  # share of a photograph
+_MOST_IGNORED, _MOST_HIDDEN = 0.98, 0.9  # shares of a photograph, and of its keypoints
 _SCALE = f"If the photographs were resized: {FIX.format('scale')}."
 _CROP = f"If the photographs were cropped: {FIX.format('crop')}."
 
@@ -67,6 +70,8 @@ class AuditedImage:
     place: Location
     header: Header | None
     """Header of the photograph, or why it cannot be read; None where there is no file of exactly this name."""
+    keypoints: Floats
+    """Sampled keypoints in pixels of the camera, [N, 2]; none where the model has no tracks."""
 
 
 def check_photos(shots: list[AuditedImage], images: Path, writer: FindingWriter) -> Iterator[AuditFinding]:
@@ -179,17 +184,12 @@ def _check_shift(
         remedy = f"Make {sibling.name}/ again with the sub-folders of {images.name}/."
         yield writer.note("name_clash", f"{sibling.name}/{shown(name)}", message, remedy)
     lacks, extra = sorted(stems - copied), sorted(copied - stems)
-    message = (
-        f"{len(copies)} files here, {len(originals)} in {images.name}/: {_spell(lacks, 'lacks')}{_spell(extra, 'has')}"
+    message = f"{len(copies)} files here, {len(originals)} in {images.name}/"
+    message += "".join(
+        f"; {verb} {list_some(map(shown, names))}" for verb, names in (("lacks", lacks), ("has", extra)) if names
     )
-    unlike = next((pair for pair in zip(originals, copies, strict=False) if _stem(pair[0]) != _stem(pair[1])), None)
-    message += "in order, {} is paired with {}".format(*map(shown, unlike)) if unlike else "the last have no partner"
     remedy = f"Make {sibling.name}/ again from {images.name}/, or remove it; pair files by name, never in order."
     yield writer.note("shifted_pairing", f"{sibling.name}/", message, remedy)
-
-
-def _spell(stems: list[str], verb: str) -> str:
-    return f"{verb} {list_some(map(shown, stems))}; " if stems else ""
 
 
 def _stem(name: str) -> str:
@@ -199,7 +199,9 @@ def _stem(name: str) -> str:
 def check_masks(
     masks: Mapping[str, Path], shots: list[AuditedImage], headers: Headers, writer: FindingWriter, *, every: bool
 ) -> Iterator[AuditFinding]:
-    """Yield findings about masks that are unreadable, unlike their photograph in shape, or ignore 98 % or more of it.
+    """Yield findings about masks that are unreadable, unlike their photograph in shape, or ignore nearly all of it.
+
+    That is 98 % of its pixels, or 90 % of its keypoints.
 
     Args:
         masks: path of each mask, by the name of its photograph; photographs without a mask are not in it.
@@ -233,17 +235,25 @@ def check_masks(
 
 
 def _check_values(shot: AuditedImage, path: Path, writer: FindingWriter) -> Iterator[AuditFinding]:
-    values, name = mask_values(path), shown(shot.image.name)
-    if values is None or values.ignored < _MOST_IGNORED:
+    mask, name = decode_grey(path), shown(shot.image.name)
+    if mask is None:
         return
-    if 0 < values.brightest < MASK_COUNTS:
-        message = f"the values of the mask are 0 to {values.brightest} only: nothing of {name} is trained"
-        remedy = f"Masks must hold 0 and 255: multiply the values by {255 // values.brightest}."
+    is_ignored, brightest = mask < MASK_COUNTS, int(mask.max())
+    if is_ignored.mean() < _MOST_IGNORED:
+        places = np.nan_to_num(shot.keypoints / np.maximum(shot.camera.size, 1)).clip(0, 0.999999)
+        column, row = (places * mask.shape[::-1]).astype(np.int64).T
+        num, hidden = len(places), int(is_ignored[row, column].sum())
+        if hidden >= max(LEAST_OBSERVATIONS, _MOST_HIDDEN * num):
+            message = f"ignores {hidden} of {num} keypoints of {name}, by which it was reconstructed"
+            yield writer.note("mask_share", _named(path), message)
+    elif 0 < brightest < MASK_COUNTS:
+        message = f"the values of the mask are 0 to {brightest} only: nothing of {name} is trained"
+        remedy = f"Masks must hold 0 and 255: multiply the values by {255 // brightest}."
         yield writer.note("mask_values", _named(path), message, remedy)
-    elif values.brightest == 0:
+    elif brightest == 0:
         yield writer.note("black_mask", _named(path), f"is black all over: nothing of {name} is trained")
     else:
-        yield writer.note("mask_share", _named(path), f"ignores {100 * values.ignored:.1f} % of {name}")
+        yield writer.note("mask_share", _named(path), f"ignores {100 * is_ignored.mean():.1f} % of {name}")
 
 
 def check_mask_names(masks: Path, images: Path, writer: FindingWriter) -> Iterator[AuditFinding]:

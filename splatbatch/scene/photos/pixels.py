@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -13,11 +12,12 @@ from numpy.typing import NDArray
 
 from splatbatch.processes import num_cores
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.photos.folders import MASK_COUNTS
 from splatbatch.scene.photos.headers import decode_problem, opened_photograph, pixels_of
 
 _AT_ONCE = 16  # files per task
 Greys = NDArray[np.uint8]
+FULL = 1 << 20
+"""Shortest side in pixels at which no photograph is reduced; see `decode_grey`."""
 
 
 def undecodable(photographs: Iterable[str | Path], threads: int | None = None) -> dict[str, str]:
@@ -37,34 +37,14 @@ def undecodable(photographs: Iterable[str | Path], threads: int | None = None) -
         return {path: what for path, what in zip(paths, chain.from_iterable(problems), strict=True) if what}
 
 
-@dataclass(frozen=True)
-class MaskValues:
-    """Statistics of the pixels of a mask in grey, by which the audit finds masks that hide too much."""
-
-    brightest: int
-    """Value of the brightest pixel, 0 to 255."""
-    ignored: float
-    """Share (0 to 1) of pixels darker than `MASK_COUNTS`, which training ignores."""
-
-
-def mask_values(path: Path) -> MaskValues | None:
-    """Return the statistics of a mask; None if the file is missing or cannot be decoded. Raises nothing."""
-    try:
-        with opened_photograph(path) as image:
-            counts = pixels_of(image, "L").histogram()
-    except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
-        return None
-    brightest = max((grey for grey, count in enumerate(counts) if count), default=0)
-    return MaskValues(brightest, sum(counts[:MASK_COUNTS]) / max(1, sum(counts)))
-
-
-def decode_grey(path: str | Path, least_side: int) -> Greys | None:
+def decode_grey(path: str | Path, least_side: int = FULL) -> Greys | None:
     """Return a photograph in grey, [H, W], reduced; None if the file is missing or cannot be decoded. Raises nothing.
 
     Args:
         path: path of the photograph.
         least_side: shortest allowed side in pixels. The photograph is reduced by a whole number that leaves its shorter
-            side at least so long: the largest such, but for JPEG maybe less. Smaller photographs stay as they are.
+            side at least so long: the largest such, but for JPEG maybe less. Smaller photographs stay as they are, as
+            all do by default.
     """
     try:
         with opened_photograph(path) as image:
