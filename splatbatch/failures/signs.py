@@ -45,7 +45,7 @@ WARNINGS = (
     r"^\[?w\d{4}\b|^\[W[ \d]|(^|\d: )W (tensorflow|external)/",
     r"Error checking compiler version for|^could not load the\b|\bcustom (kernel|op|extension)s?\b",
     # Tools of a job's script: what they do not find or may not do is seldom what the training died of.
-    r"^(bash|sh|curl|wget|cp|mv|mkdir|rm|ln|ls|tar|git|lscpu|which|tput|find|cat|chmod|ssh\S*|rsync|locale)(: |\[)",
+    r"^(bash|sh|curl|wget|cp|mv|mkdir|rm|ln|ls|tar|git|lscpu|which|tput|find|cat|chmod|ssh[-d]\S*|rsync|locale)(: |\[)",
     r"^(/usr)?/bin/(?!python|colmap|ld:|env:)\S+: |^/etc/\S+: |^/root/\S+: |^wandb: (?!ERROR Run init)",
     r"^nvidia-smi\b(?![^\n]*(lost|device handle|bus))|^docker: warning|^srun: warning",
     r"^ERROR: (Could not install packages|pip's)|^ninja: warning|\b_is_a_lwp\b|GLib\S*-warning|^\s*\(process:\d+\)",
