@@ -407,14 +407,9 @@ def _covered_in(view: CoverageView, training: Sequence[CoverageView], border: Bo
 def _looking_at(places: Floats, training: Sequence[CoverageView]) -> list[CoverageView]:
     """Return the photographs that show any of a sample of places [n, 3], those that show most of it first."""
     sample = places[:: max(1, -(-len(places) // SAMPLES))]
-    matrices = np.array([one.matrix for one in training]).reshape(-1, 4, 4)
-    local = np.einsum("tij,nj->tni", matrices[:, :3, :3], sample) + matrices[:, None, :3, 3]
-    cameras = [one.camera for one in training]
-    intrinsics = np.array([(of.fx, of.fy, of.cx, of.cy, of.width, of.height) for of in cameras]).reshape(-1, 1, 6)
-    focal, middle, size = intrinsics[..., :2], intrinsics[..., 2:4], intrinsics[..., 4:]
-    with np.errstate(all="ignore"):
-        pixels = local[..., :2] / local[..., 2:] * focal + middle
-        num = ((local[..., 2] > 0) & (pixels >= 0).all(axis=2) & (pixels < size).all(axis=2)).sum(axis=1)
+    num = np.array(
+        [in_picture(one.camera, sample @ one.matrix[:3, :3].T + one.matrix[:3, 3])[0].sum() for one in training]
+    )
     return [training[at] for at in np.argsort(-num, kind="stable") if num[at]]
 
 

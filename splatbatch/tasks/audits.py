@@ -63,13 +63,11 @@ def audit_for_all(batch: Batch, *, deep: bool = False, advance: Advance = unhear
             block (photographs side by side).
         OSError: a mask was removed during the audit.
     """
-    from splatbatch.scene.audit.audit import decoded_too
     from splatbatch.trainers import rules_of
 
     _check_holdout(batch)
     group = TaskGroup(rules_of(batch.recipes().values()), batch.tasks)
-    audit = audit_of(batch, group, deep=deep, advance=advance)
-    return decoded_too(audit, patches_of(batch.tasks), group.rules) if deep else audit
+    return audit_of(batch, group, deep=deep, advance=advance)
 
 
 def audits_of(batch: Batch) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:

@@ -13,7 +13,7 @@ from PIL import Image as Picture
 from scenes import HEIGHT, OURS, WIDTH, MadeScene
 
 from splatbatch.config import Recipe, Training
-from splatbatch.scene.audit.audit import Audit, audit_patches, decoded_too
+from splatbatch.scene.audit.audit import Audit, AuditExtent, audit_patches
 from splatbatch.scene.colmap.reconstruction import read_images, walk_points2d
 from splatbatch.scene.memory_estimate import estimate, measure
 from splatbatch.scene.patches import model_folder
@@ -184,7 +184,7 @@ def test_a_photograph_that_cannot_be_decoded_is_found_by_decoding_alone(scene: M
     spoil_pixels(path)
     audit = scene.audit()
     assert audit.findings == ()
-    deep = decoded_too(audit, [scene.patch()], OURS)
+    deep = audit_patches([scene.patch()], None, OURS, AuditExtent(groups=None))
     assert [(one.kind, one.subject) for one in deep.errors()] == [("undecodable", "03.png")]
     assert deep.exit_code() == 3
 

@@ -40,7 +40,7 @@ from splatbatch.scene.audit.model import (
     check_rigs,
 )
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
-from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.formats import seen_at
 from splatbatch.scene.frame import ModelExtent, span_of
@@ -70,7 +70,8 @@ SOURCE = "source"
 """Name under which the source reconstruction, which is no patch, stands in rows and findings."""
 _OF_LENS = frozenset({"distortion_kept", "distortion_dropped", "wrong_lens"})
 """Findings of a wrong lens. With one of these, `distorted` is not reported: undistortion would not help."""
-_KNOWN = frozenset({"truncated_image", "unreadable_image", "empty_image", "unreadable_mask"})
+
+_File = tuple[FindingWriter, str, str]  # of which patch, its path, and its name in findings
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,7 @@ def audit_patches(
     everyone = chain(audited, [original] if original else [])
     rows: list[photographs.CameraRow] = []
     findings: list[AuditFinding] = []
-    spans, paired, shared = {}, set(), set()
+    spans, paired, shared, decoded = {}, set(), set(), list[_File]()
     photographed = _with_headers(everyone, extent.cache, every=extent.groups is None)
     for done, (one, shots) in enumerate(photographed, 1):
         advance(done, len(patches) + bool(original))
@@ -232,6 +233,13 @@ def audit_patches(
         if one is not original:
             folder = os.path.realpath(one.patch.images)  # Path.resolve() raises for a link in a circle (Python 3.11)
             shared |= {(folder, shot.image.name) for shot in shots}
+            if extent.groups is None:
+                decoded += [
+                    (one.writer, shot.place.path, shown(shot.image.name))
+                    for shot in shots
+                    if isinstance(shot.place, FoundPhotograph)
+                ]
+                decoded += [(one.writer, str(path), photographs.named(path)) for path in one.masks.values()]
             if one.span:
                 spans[one.patch.name] = one.span
         with _faults_as_findings(one.writer, findings):
@@ -245,7 +253,17 @@ def audit_patches(
                 findings += photographs.check_pairing(one.patch.images, one.writer)
                 if one.patch.masks:
                     findings += photographs.check_mask_names(one.patch.masks, one.patch.images, one.writer)
+    findings += list(_undecodable(decoded, findings))
     return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name, spans, len(shared))
+
+
+def _undecodable(files: Sequence[_File], told: Sequence[AuditFinding]) -> Iterator[AuditFinding]:
+    """Yield a finding for each file that cannot be decoded, unless one of `told` says already that it is damaged."""
+    known = {(each.patch, each.subject) for each in told if each.kind.endswith(("_image", "_mask"))}
+    faults = undecodable(path for _, path, _ in files)
+    for writer, path, subject in files:
+        if path in faults and (writer.patch, subject) not in known:
+            yield writer.note("undecodable", subject, f"cannot be decoded: {shown(faults[path])}")
 
 
 @contextlib.contextmanager
@@ -417,39 +435,3 @@ def _folder_problem(folder: Path) -> str:
     except OSError as error:
         return unreadable(error).what.replace("file", "folder")
     return ""
-
-
-def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> Audit:
-    """Return the audit with a finding for each photograph or mask that cannot be decoded; for `verify-dims --deep`.
-
-    A file that several patches share is read once. Files that the audit has called truncated, empty or unreadable are
-    not told again. Missing files, and patches whose model cannot be read, are skipped.
-
-    Args:
-        audit: audit of the patches.
-        patches: patches whose files are decoded.
-        rules: rules of the trainer, by which the audit was made.
-    """
-    files = {patch.name: _files(patch) for patch in patches}
-    faults = undecodable(path for group in files.values() for path in group)
-    known = {(finding.patch, finding.subject) for finding in audit.findings if finding.kind in _KNOWN}
-    found = [
-        FindingWriter(name, rules).note("undecodable", subject, f"cannot be decoded: {shown(faults[path])}")
-        for name, group in files.items()
-        for path, subject in group.items()
-        if path in faults and (name, subject) not in known
-    ]
-    return replace(audit, findings=(*audit.findings, *found))
-
-
-def _files(patch: Patch) -> dict[str, str]:
-    """Return the photographs and masks of a patch that exist, by path, with the names that findings use."""
-    try:
-        names = [image.name for image in read_images(patch.sparse)]
-    except ModelError:
-        return {}  # the audit has said so
-    photographs = paths_of(stored_photographs(patch.images)[0], names)
-    masks = find_masks(patch.masks, names).values()
-    return {path: shown(name) for name, path in photographs.items()} | {
-        str(path): shown(f"{path.parent.name}/{path.name}") for path in masks
-    }

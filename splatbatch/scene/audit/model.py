@@ -25,7 +25,6 @@ from splatbatch.scene.colmap.types import (
     Camera,
     Floats,
     Image,
-    Points,
     centers_of,
     finite,
     misspelt,
@@ -54,10 +53,9 @@ _LEAST_TRAINED = 2  # photographs: below that nothing has depth
 _POSSIBLE, _USUAL = (0.05, 100.0), (0.1, 10.0)
 _MAX_STRETCH = 1.2  # fx / fy; square pixels have 1
 _CENTRAL = (0.2, 0.8)  # share of the side where principal points lie, even those of crops mostly
-_SAME = 1e-6  # relative: far above a rounding to 32 bits, far below a thousandth of a pixel
+_SAME = 1e-6  # relative: far below a thousandth of a pixel; text may hold six digits only
 _SAME_ANGLE = 1e-4  # radians, 0.006 degrees
 _SAME_PLACE = 1e-4  # of the extent of the source's cameras
-_SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
 
 
 def check_model(
@@ -91,7 +89,7 @@ def check_model(
             yield writer.note("duplicate_name", shown(name), f"{count} images have this name (ids {ids})")
     yield from _check_poses(model.images, writer)
     if model.images:
-        yield from _check_points(model.points, {image.id for image in model.images}, writer)
+        yield from _check_points(model, writer)
 
 
 def check_overlap(model: Reconstruction, writer: FindingWriter, holdout: Collection[str]) -> Iterator[AuditFinding]:
@@ -125,8 +123,8 @@ def _check_poses(images: tuple[Image, ...], writer: FindingWriter) -> Iterator[A
             yield writer.note("bad_pose", shown(image.name), message)
 
 
-def _check_points(points: Points, image_ids: set[int], writer: FindingWriter) -> Iterator[AuditFinding]:
-    total = len(points)
+def _check_points(model: Reconstruction, writer: FindingWriter) -> Iterator[AuditFinding]:
+    points, image_ids, total = model.points, [image.id for image in model.images], len(model.points)
     if total == 0:
         yield writer.note("no_points", "points3D", "the model has no points")
         return
@@ -135,7 +133,7 @@ def _check_points(points: Points, image_ids: set[int], writer: FindingWriter) ->
         yield writer.note("bad_points", "points3D", f"{num_bad} of {total} points {what}")
     tracks = points.tracks
     assert tracks is not None  # noqa: S101 - see check_model
-    is_ours = np.isin(tracks.image_ids, np.fromiter(image_ids, np.uint32, len(image_ids)))
+    is_ours = np.isin(tracks.image_ids, image_ids)
     if unseen := total - np.count_nonzero(np.bincount(tracks.points[is_ours], minlength=total)):
         message = f"{unseen} of {total} points are seen by no image of the patch"
         remedy = (
@@ -308,24 +306,17 @@ def check_drift(
         pair = (image.camera_id, original.camera_id)
         if pair not in seen:
             seen.add(pair)
-            yield from _check_drift(cameras[pair[0]], source.cameras[pair[1]], writer)
+            ours, theirs = _facts(cameras[pair[0]]), _facts(source.cameras[pair[1]])
+            if _differ(ours, theirs):
+                yield writer.note(
+                    "camera_drift",
+                    f"camera {image.camera_id}",
+                    f"{_spell(ours)} in the patch, {_spell(theirs)} in the source",
+                )
 
 
-def _check_drift(camera: Camera, original: Camera, writer: FindingWriter) -> Iterator[AuditFinding]:
-    if (camera.model, camera.width, camera.height) != (original.model, original.width, original.height):
-        message = f"{_spell_size(camera)} in the patch, {_spell_size(original)} in the source"
-    elif any(
-        not math.isclose(*pair, rel_tol=_SAME, abs_tol=_SAME)
-        for pair in zip(camera.params, original.params, strict=False)
-    ):
-        message = f"parameters {_spell(camera.params)} in the patch, {_spell(original.params)} in the source"
-    else:
-        return
-    yield writer.note("camera_drift", f"camera {camera.id}", message)
-
-
-def _spell_size(camera: Camera) -> str:
-    return f"{camera.model} {camera.width}x{camera.height}"
+def _facts(camera: Camera) -> tuple[str | float, ...]:
+    return (camera.model, *camera.size, *camera.params)
 
 
 def check_beside(patch: Patch, images: tuple[Image, ...], writer: FindingWriter) -> Iterator[AuditFinding]:
@@ -371,31 +362,30 @@ def _check_formats(sparse: Path, writer: FindingWriter) -> Iterator[AuditFinding
 
 def _difference(sparse: Path) -> str:
     """Return the first difference between the two forms of a model; empty if there is none."""
-    parts = [
-        (
-            {
-                f"camera {one.id}": (one.model, *one.size, *one.params)
-                for one in form.read_cameras(sparse / f"cameras.{end}")
-            },
-            {
-                one.name: (one.camera_id, *one.quat, *one.translation)
+    ours, theirs = (
+        {
+            **{f"camera {one.id} of cameras": _facts(one) for one in form.read_cameras(sparse / f"cameras.{end}")},
+            **{
+                f"{one.name} of images": (one.camera_id, *one.quat, *one.translation)
                 for one in form.read_images(sparse / f"images.{end}")
             },
-            form.count_points(sparse / f"points3D.{end}"),
-        )
+            "the number of points3D": (form.count_points(sparse / f"points3D.{end}"),),
+        }
         for form, end in ((binary, "bin"), (text, "txt"))
-    ]
-    (*tables, points), (*others, lines) = parts
-    for part, ours, theirs in zip(("cameras", "images"), tables, others, strict=True):
-        if ours.keys() != theirs.keys():
-            return f"{len(ours)} {part} in {part}.bin, {len(theirs)} in {part}.txt, and their names differ"
-        for name, facts in ours.items():
-            if len(facts) != len(theirs[name]) or any(map(_unlike, facts, theirs[name])):
-                return f"{name} is {_spell(facts)} in {part}.bin and {_spell(theirs[name])} in {part}.txt"
-    return f"{plural(points, 'point')} in points3D.bin, {lines} in points3D.txt" if points != lines else ""
+    )
+    for name in {**ours, **theirs}:
+        one, other = ours.get(name, ()), theirs.get(name, ())
+        if _differ(one, other):
+            return f"{name}: {_spell(one) or 'nothing'} in the .bin file, {_spell(other) or 'nothing'} in the .txt file"
+    return ""
+
+
+def _differ(ours: Sequence[str | float], theirs: Sequence[str | float]) -> bool:
+    """Return whether two lists differ in length, in a text, or in a number by more than `_SAME`."""
+    return len(ours) != len(theirs) or any(map(_unlike, ours, theirs))
 
 
 def _unlike(one: str | float, other: str | float) -> bool:
     if isinstance(one, str) or isinstance(other, str):
         return one != other
-    return abs(one - other) > _SAME_IN_TEXT * max(1.0, abs(one), abs(other))
+    return abs(one - other) > _SAME * max(1.0, abs(one), abs(other))

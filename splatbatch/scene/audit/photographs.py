@@ -221,12 +221,12 @@ def check_masks(
         mask = headers.of(str(path))
         if isinstance(mask, Unreadable):
             message = f"the mask of {shown(shot.image.name)} cannot be read: {shown(mask.what)}"
-            yield writer.note("unreadable_mask", _named(path), message)
+            yield writer.note("unreadable_mask", named(path), message)
         elif isinstance(mask, ImageHeader):
             photo = shot.header
             if isinstance(photo, ImageHeader) and not isinstance(relate(photo.size, mask.size), SameSize | ScaledSize):
                 sizes = f"{size_text(mask.size)} px; photograph {shown(shot.image.name)} has {size_text(photo.size)} px"
-                yield writer.note("mask_size", _named(path), sizes)
+                yield writer.note("mask_size", named(path), sizes)
             # os.stat, because thousands of masks are checked
             may_be_black = os.stat(path).st_size < mask.width * mask.height / _PIXELS_PER_BYTE + _HEAD  # noqa: PTH116
             if every or not at % step or (may_be_black and num_decoded < _MOST_DECODED):
@@ -245,15 +245,15 @@ def _check_values(shot: AuditedImage, path: Path, writer: FindingWriter) -> Iter
         num, hidden = len(places), int(is_ignored[row, column].sum())
         if hidden >= max(LEAST_OBSERVATIONS, _MOST_HIDDEN * num):
             message = f"ignores {hidden} of {num} keypoints of {name}, by which it was reconstructed"
-            yield writer.note("mask_share", _named(path), message)
+            yield writer.note("mask_share", named(path), message)
     elif 0 < brightest < MASK_COUNTS:
         message = f"the values of the mask are 0 to {brightest} only: nothing of {name} is trained"
         remedy = f"Masks must hold 0 and 255: multiply the values by {255 // brightest}."
-        yield writer.note("mask_values", _named(path), message, remedy)
+        yield writer.note("mask_values", named(path), message, remedy)
     elif brightest == 0:
-        yield writer.note("black_mask", _named(path), f"is black all over: nothing of {name} is trained")
+        yield writer.note("black_mask", named(path), f"is black all over: nothing of {name} is trained")
     else:
-        yield writer.note("mask_share", _named(path), f"ignores {100 * is_ignored.mean():.1f} % of {name}")
+        yield writer.note("mask_share", named(path), f"ignores {100 * is_ignored.mean():.1f} % of {name}")
 
 
 def check_mask_names(masks: Path, images: Path, writer: FindingWriter) -> Iterator[AuditFinding]:
@@ -276,7 +276,8 @@ def check_mask_names(masks: Path, images: Path, writer: FindingWriter) -> Iterat
         yield writer.note("mask_names", shown(str(masks)), message, remedy)
 
 
-def _named(path: Path) -> str:
+def named(path: Path) -> str:
+    """Return the name of a mask for findings: its folder and file."""
     return shown(f"{path.parent.name}/{path.name}")
 
 

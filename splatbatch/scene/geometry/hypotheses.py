@@ -342,12 +342,9 @@ def widest_angle_degrees(views: TrackObservations) -> float | None:
         centres = -np.einsum("iba,ib->ia", views.rotations, views.translations)
         rays = views.xyz - centres[views.rows]
         rays /= np.linalg.norm(rays, axis=1, keepdims=True)
-    order = np.argsort(views.places, kind="stable")
-    places, rays = views.places[order], rays[order]
-    _, starts, sizes = np.unique(places, return_index=True, return_counts=True)
-    first = np.repeat(starts, sizes)
-    chords = np.linalg.norm(rays - rays[first], axis=1)
-    widest = np.maximum.reduceat(chords, starts) if len(starts) else np.zeros(0)
+    _, first, point, sizes = np.unique(views.places, return_index=True, return_inverse=True, return_counts=True)
+    widest = np.zeros(len(first))
+    np.maximum.at(widest, point, np.linalg.norm(rays - rays[first[point]], axis=1))
     widest = widest[(sizes > 1) & np.isfinite(widest)]
     if len(widest) < _LEAST_POINTS:
         return None
