@@ -12,6 +12,7 @@ from command_line import invoke
 from fake_batch import FakeBatch
 from rich.console import Console
 from scenes import FOV, HEIGHT, OURS, WIDTH, MadeScene, pinhole
+from whole_scene import WholeScene
 
 from splatbatch.config import Evaluation
 from splatbatch.output.records.record import in_json
@@ -65,6 +66,28 @@ def test_what_is_left_to_train_from_is_counted_by_the_list_that_holds_out(scene:
         "too_few_images",
         "8 images, of which 7 held out: 1 left to train from",
     )
+
+
+def test_a_list_that_names_no_photograph_is_told(scene: MadeScene) -> None:
+    (scene.root / "held-out.txt").write_text("01\n03\n")
+    extent = AuditExtent(evaluations={"p0": Evaluation(holdout_list=scene.root / "held-out.txt")})
+    (finding,) = audit_patches([scene.patch()], None, OURS, extent).findings
+    assert (finding.kind, finding.severity) == ("few_images", "warning")
+    assert "held-out.txt names none of them" in finding.message
+    assert "01.jpg" in finding.remedy
+
+
+def test_an_empty_folder_of_masks_is_told(scene: MadeScene) -> None:
+    (scene.root / "masks").mkdir()
+    (finding,) = audit_patches([replace(scene.patch(), masks=scene.root / "masks")], None, OURS).findings
+    assert (finding.kind, finding.message) == ("mask_names", "holds no masks")
+
+
+def test_an_image_that_stands_twice_is_not_said_to_be_another_photograph(caliterra: Path, tmp_path: Path) -> None:
+    whole = WholeScene.read(caliterra / "sparse/0")
+    whole.images[1] = replace(whole.images[1], name=whole.images[0].name)
+    patch = replace(whole.write(tmp_path), images=caliterra / "images")
+    assert [one.kind for one in audit_patches([patch], None, OURS).findings] == ["duplicate_name"]
 
 
 def test_what_a_list_holds_out_of_few_images_is_not_too_little(scene: MadeScene, tmp_path: Path) -> None:

@@ -136,6 +136,31 @@ def rename_all(scene: MadeScene) -> None:
         path.rename(path.with_name(f"DJI_{path.name}"))
 
 
+def dangle(scene: MadeScene) -> None:
+    (scene.photographs / "03.jpg").unlink()
+    (scene.photographs / "03.jpg").symlink_to("/media/none/03.jpg")
+
+
+def below(scene: MadeScene) -> None:
+    (scene.photographs / "flight 1").mkdir()
+    for path in scene.photographs.glob("*.jpg"):
+        path.rename(scene.photographs / "flight 1" / path.name)
+
+
+def few_points(scene: MadeScene) -> None:
+    with_model(xyz=scene.xyz[:5])(scene)
+
+
+def far_away(scene: MadeScene) -> None:
+    with_model(xyz=np.concatenate([scene.xyz, [[1e6, 0.0, 3e6]]]))(scene)
+
+
+def rounded(scene: MadeScene) -> None:
+    far = np.array([500_000.0, 4_400_000.0, 0.0])
+    images = [replace(image, translation=tuple(image.translation - image.rotation() @ far)) for image in scene.images]
+    with_model(images=images, xyz=(scene.xyz + far).astype(np.float32).astype(np.float64))(scene)
+
+
 EXIF_6 = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:1234"
 SOUND = (86.0, 86.0, 48.0, 36.0)
@@ -157,6 +182,8 @@ CASES = [
     Case("unlike_ratios", "camera 2 (right/)", "96x72 for 98x72", stereo, besides=FEW),
     Case("no_image_folder", "images", "no such folder", lambda scene: shutil.rmtree(scene.photographs)),
     Case("missing_image", "03.jpg", "no such file", lambda scene: (scene.photographs / "03.jpg").unlink()),
+    Case("missing_image", "03.jpg", "no such file at /media/none/03.jpg", dangle),
+    Case("no_image_folder", "images", "8 of them lie in", below, besides=UNREGISTERED),
     Case("missing_image", "01.png", "there is 01.jpg", with_image(0, name="01.png")),
     Case("missing_image", "images", "8 images of the model have no file, for", rename_all, besides=UNREGISTERED),
     Case("wrong_case", "01.JPG", "is called 01.jpg", with_image(0, name="01.JPG")),
@@ -191,6 +218,9 @@ CASES = [
     Case("bad_camera_size", "camera 1", "0x72", with_camera(width=0)),
     Case("no_points", "points3D", "no points", with_model(xyz=np.zeros((0, 3)))),
     Case("bad_points", "points3D", "1 of 2", with_model(xyz=np.array([[0, 0, 4.0], [NAN, 0, 4.0]]))),
+    Case("few_points", "points3D", "0 of 8 images see 8", few_points, "warning"),
+    Case("far_points", "points3D", "1 of 13 points", far_away, "warning"),
+    Case("rounded_points", "points3D", "steps of 0.5", rounded, "warning"),
     Case("unseen_points", "points3D", "12 of 12", with_model(track_ids=[77, 78]), "warning"),
     Case("no_pose", "03.jpg", "no pose", with_image(2, quat=(0.0, 0.0, 0.0, 0.0))),
     Case("bad_pose", "03.jpg", "nan", with_image(2, translation=(0.0, NAN, 0.0))),

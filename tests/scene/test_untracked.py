@@ -40,6 +40,13 @@ def test_poses_in_another_convention_are_told_and_named(spoil: object, says: str
     assert says in finding.message
 
 
+def test_poses_are_not_blamed_for_points_of_another_frame() -> None:
+    scene = untracked(WholeScene.read(QUARRY / "sparse/0"))
+    scene.points = replace(scene.points, xyz=scene.points.xyz + np.array([500_000.0, 4_400_000.0, 100.0]))
+    (finding,) = [one for one in scene.audit().findings if one.kind not in OF_TRACKS]
+    assert (finding.kind, finding.severity) == ("far_points", "error")
+
+
 @pytest.mark.parametrize("name", ["quarry", "walk"])
 def test_an_intact_model_without_tracks_is_no_error(name: str) -> None:
     whole = WholeScene.read(QUARRY / "sparse/0") if name == "quarry" else walked("PINHOLE", [900.0, 905, 512, 384])

@@ -331,6 +331,7 @@ FAULTS = [
     Fault("focal 5 % long", K_KINDS, cameras(focal(1.05)), "1.05 times"),
     Fault("focal x1.3, one camera", K_KINDS, cameras(focal(1.3), -1), "1.3 times"),
     Fault("K halved alone", ("k_rescaled",), cameras(scaled_k(0.5))),
+    Fault("K as shares of the width", ("k_rescaled",), cameras(scaled_k(1 / 1000))),
     Fault("K x1.25 alone", ("k_rescaled",), cameras(scaled_k(1.25))),
     Fault("K x0.8 alone, one camera", ("k_rescaled",), cameras(scaled_k(0.8), -1)),
     Fault("K and size halved, keypoints left, photographs halved", ("keypoints_left",), rescaled_but_keypoints(0.5)),

@@ -37,6 +37,7 @@ from splatbatch.scene.audit.model import (
     check_drift,
     check_model,
     check_overlap,
+    check_places,
     check_rigs,
 )
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
@@ -322,10 +323,11 @@ def _check_model(patch: Patch, writer: FindingWriter, evaluation: Evaluation, gr
         held_out = choose_holdout(patch, evaluation, model.images)
     findings = [*check_model(model, writer, evaluation, len(held_out)), *check_rigs(model, writer)]
     findings += check_geometry(found, writer) if found else ()
+    findings += check_places(model, writer) if not is_contradicted(findings) else ()
     folder, divisor = stored_photographs(patch.images)
-    if found and not has_tracks(model):
+    if found and not has_tracks(model) and not is_contradicted(findings):
         findings += check_in_view(model, writer)
-        if groups is None and not is_contradicted(findings):
+        if groups is None:
             lying = paths_of(folder, (image.name for image in model.images))
             paths = ((row, lying.get(image.name)) for row, image in enumerate(model.images))
             findings += check_pairs(model, {row: path for row, path in paths if path and Path(path).is_file()}, writer)
@@ -413,7 +415,7 @@ def _check_files(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> Ite
     is_hopeless = shots and not any(isinstance(shot.header, ImageHeader) for shot in shots)
     folder, names = one.patch.images, [shot.image.name for shot in shots]
     problem = _folder_problem(folder) if is_hopeless else ""
-    held = find_photographs(one.patch.sparse, names) if is_hopeless else None
+    held = (find_photographs(one.patch.sparse, names) or find_photographs(folder, names)) if is_hopeless else None
     if held is not None and held.folder.absolute() == folder.absolute():
         held = None  # they are there, and cannot be read
     if problem or held:  # one finding instead of thousands

@@ -19,6 +19,7 @@ _IN_ITSELF = "the patch can be trained, but its splat will not fit patches that 
 _UNUSUAL = "such a value is possible, but mostly a mistake"
 FIX = "splatbatch verify-dims --fix {} --out DIR"
 RECUT = "Cut the patch again from the source reconstruction."
+_TRIANGULATE = f"{RECUT} Or triangulate the points again."
 REPAIR = "Correct the camera parameters in the source reconstruction, and cut the patch again."
 _EXPORT = "Export the model again, or make one anew: splatbatch reconstruct IMAGES."
 _RECUT_TODAY = "Cut the patch again from the source reconstruction as it is today."
@@ -107,9 +108,7 @@ KINDS: dict[str, FindingKind] = {
         "a splat needs at least two photographs besides those held out",
         remedy="Merge the patch with a neighbour, or remove it.",
     ),
-    "no_points": FindingKind(
-        "error", "training places the first Gaussians on the points", remedy=f"{RECUT} Or triangulate the points again."
-    ),
+    "no_points": FindingKind("error", "training places the first Gaussians on the points", remedy=_TRIANGULATE),
     "bad_points": FindingKind(
         "error",
         "one Gaussian with an invalid position spoils the whole training",
@@ -117,6 +116,19 @@ KINDS: dict[str, FindingKind] = {
     ),
     "unseen_points": FindingKind(
         "warning", "Gaussians start at these points, and no photograph of the patch corrects them"
+    ),
+    "few_points": FindingKind(
+        "warning", "neither geometry nor photographs can be checked, and few Gaussians start", remedy=_TRIANGULATE
+    ),
+    "far_points": FindingKind(
+        "warning",
+        "points have another unit or origin than the cameras, or no certain place; huge Gaussians start there",
+        remedy="Remove these points, or give points and poses the same transformation (pycolmap: transform).",
+    ),
+    "rounded_points": FindingKind(
+        "warning",
+        "points and photographs disagree by what was rounded off, and the splat blurs",
+        remedy="Subtract an offset before coordinates are stored as float32, and export points and poses again.",
     ),
     **dict.fromkeys(("no_pose", "bad_pose"), FindingKind("error", _NO_RAYS, remedy=_EXPORT)),
     "duplicate_name": FindingKind(
@@ -266,7 +278,7 @@ KINDS: dict[str, FindingKind] = {
     "mask_values": FindingKind(
         "error", "parts where the mask is darker than 128 are ignored: nothing of these photographs is trained"
     ),
-    "mask_names": FindingKind("warning", "a mask without a photograph has no effect"),
+    "mask_names": FindingKind("warning", "where no mask is found, the whole photograph is trained"),
     "mask_share": FindingKind(
         "warning",
         "with such a mask almost all of the photograph is ignored in training",

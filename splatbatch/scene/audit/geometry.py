@@ -24,7 +24,7 @@ from splatbatch.scene.geometry.survey import Misfit, TrackObservations, find_mis
 from splatbatch.scene.imports.agreement import MatchingSkipped, judge_few
 from splatbatch.scene.imports.capture import PosedPhoto
 from splatbatch.scene.reprojection import in_picture
-from splatbatch.text import list_some, percent
+from splatbatch.text import list_some, percent, plural
 
 _NAMED = 3  # images named in a finding
 _PROJECTIONS, _LEAST_POINTS = 4_000_000, 200  # in all; points sampled at least
@@ -78,6 +78,12 @@ def check_geometry(found: TrackObservations, writer: FindingWriter) -> Iterator[
         message = f"{best.what} (median reprojection error {before}{after}{behind})"
         finding = writer.note(best.kind, _subject(cause, found, writer), message, best.remedy)
         yield finding if cause.is_grave else replace(finding, severity="warning")
+    if len(found.rows) and len(found.obs()) < limits.HALF * len(found.images):
+        yield writer.note(
+            "few_points",
+            "points3D",
+            f"only {len(found.obs())} of {plural(len(found.images), 'image')} see 8 points or more",
+        )
     alarms = np.array([limits.alarm_px(found.cameras[image.camera_id]) for image in found.images])
     stray = float(np.mean(found.errors > alarms[found.rows])) if len(found.rows) else 0.0
     if not causes and stray > limits.STRAY:
@@ -90,11 +96,14 @@ def check_geometry(found: TrackObservations, writer: FindingWriter) -> Iterator[
 
 
 def is_contradicted(findings: Iterable[AuditFinding]) -> bool:
-    """Return whether one of the findings is an error of geometry (its kind is in `OF_GEOMETRY`).
+    """Return whether one of the findings is an error of geometry, a name that stands twice, or of points far away.
 
     The audit then does not compare photographs, which cannot match their points.
     """
-    return any(finding.severity == "error" and finding.kind in OF_GEOMETRY for finding in findings)
+    return any(
+        finding.severity == "error" and finding.kind in (*OF_GEOMETRY, "duplicate_name", "far_points")
+        for finding in findings
+    )
 
 
 def find_misfits(

@@ -167,7 +167,7 @@ class ImageMatchFindings:
         if chosen is None and (moved := self._field_of(rows)):
             return self._note_field(rows, moved)
         usual = float(np.median([self._values[row] for row in rows]))
-        seen = f"{self._counted(rows)} none of the points that they should show (correlation {usual:.2f}); "
+        seen = f"{self._counted(subject)} none of the points that they should show (correlation {usual:.2f}); "
         if chosen is None:
             seen += "turned, mirrored, shifted or of another folder they fit no better: they show another scene"
             return self.writer.note("other_pictures", self._subject(rows), seen)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +56,7 @@ _CENTRAL = (0.2, 0.8)  # share of the side where principal points lie, even thos
 _SAME = 1e-6  # relative: far below a thousandth of a pixel; text may hold six digits only
 _SAME_ANGLE = 1e-4  # radians, 0.006 degrees
 _SAME_PLACE = 1e-4  # of the extent of the source's cameras
+_ROUNDED = 1e-4  # of the extent of the cameras: some tenths of a pixel
 
 
 def check_model(
@@ -80,6 +81,13 @@ def check_model(
     elif (left := count - num_held_out) < _LEAST_TRAINED:
         message = f"{plural(count, 'image')}, of which {num_held_out} held out: {left} left to train from"
         yield writer.note("too_few_images", "images", message)
+    elif evaluation.holdout_list and not num_held_out:
+        yield writer.note(
+            "few_images",
+            "images",
+            f"{shown(str(evaluation.holdout_list))} names none of them",
+            f"Write names as the model has them, such as {shown(model.images[0].name)}, one on each line.",
+        )
     elif evaluation.holdout_list is None and count < evaluation.holdout_every and num_held_out < 2:
         few = f"{plural(count, 'image')}, fewer than evaluation.holdout_every ({evaluation.holdout_every})"
         yield writer.note("few_images", "images", f"{few}: {'only 1' if num_held_out else 'none'} is held out")
@@ -109,6 +117,29 @@ def check_overlap(model: Reconstruction, writer: FindingWriter, holdout: Collect
         message += ": there the splat is 5 to 10 dB worse, and more steps do not help"
         remedy = f"Take more photographs: `splatbatch plan-capture {shown(writer.patch)}` plans them."
         yield writer.note("little_overlap", "overlap", message, remedy)
+
+
+def check_places(model: Reconstruction, writer: FindingWriter) -> Iterator[AuditFinding]:
+    """Yield findings about points that are too far away, and about coordinates that were rounded as float32.
+
+    `far_points`: beyond `limits.FARTHEST` times the extent of the cameras, where no angle between cameras can have
+    placed them; an error for half of the points. `rounded_points`: by more than 1e-4 of that extent.
+    """
+    xyz, centers, extent = model.points.xyz, finite(centers_of(model.images)), _extent(model.images)
+    with np.errstate(all="ignore"):
+        far = np.linalg.norm(xyz - centers[:1].sum(axis=0), axis=1) > limits.FARTHEST * extent
+        step = np.spacing(np.abs(centers).max(initial=0).astype(np.float32))
+        is_rounded = step > _ROUNDED * extent and (xyz == xyz.astype(np.float32)).all()
+    if far.any():
+        message = (
+            f"{far.sum()} of {len(far)} points lie over {limits.FARTHEST} times as far away as the cameras lie apart"
+        )
+        finding = writer.note("far_points", "points3D", message)
+        yield replace(finding, severity="error") if far.mean() > limits.HALF else finding
+    if is_rounded:
+        yield writer.note(
+            "rounded_points", "points3D", f"all were rounded to steps of {step:.3g} units, as float32 does"
+        )
 
 
 def _check_poses(images: tuple[Image, ...], writer: FindingWriter) -> Iterator[AuditFinding]:

@@ -91,9 +91,10 @@ def check_photos(shots: list[AuditedImage], images: Path, writer: FindingWriter)
         match shot.place, shot.header:
             case FoundPhotograph(), ImageHeader() as photo:
                 yield from _check_photo(shot, photo, writer)
-            case FoundPhotograph(), Unreadable() as fault:
+            case FoundPhotograph(path), Unreadable() as fault:
+                where = f" at {os.path.realpath(path)}" if fault.fault == "missing" else ""  # where a link leads
                 yield writer.note(
-                    f"{fault.fault}_image", shown(shot.image.name), f"cannot be read: {shown(fault.what)}"
+                    f"{fault.fault}_image", shown(shot.image.name), f"cannot be read: {shown(fault.what + where)}"
                 )
             case MisspeltName(actual, "NFC" | "NFD" as form), _:
                 message = f"lies there with its accents encoded in another way; the model has Unicode form {form}"
@@ -257,7 +258,7 @@ def _check_values(shot: AuditedImage, path: Path, writer: FindingWriter) -> Iter
 
 
 def check_mask_names(masks: Path, images: Path, writer: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield one finding if some masks match no photograph; none for a folder without photographs.
+    """Yield one finding if masks match no photograph, or there are none; none for a folder without photographs.
 
     The mask of photo.jpg is called photo.jpg.png or photo.png.
 
@@ -270,10 +271,10 @@ def check_mask_names(masks: Path, images: Path, writer: FindingWriter) -> Iterat
     photographs = photographs_below(images)
     wanted = {f"{name}.png" for name in photographs} | {f"{_stem(name)}.png" for name in photographs}
     lost = [name for name in names if name not in wanted]
-    if photographs and lost:
+    if photographs and (lost or not names):
         message = f"{len(lost)} of {len(names)} masks belong to no photograph: {list_some(map(shown, lost))}"
         remedy = f"Name masks after photographs: {shown(photographs[0])}.png, or {shown(_stem(photographs[0]))}.png."
-        yield writer.note("mask_names", shown(str(masks)), message, remedy)
+        yield writer.note("mask_names", shown(str(masks)), message if names else "holds no masks", remedy)
 
 
 def named(path: Path) -> str:
@@ -378,8 +379,7 @@ def _describe(relation: Relation, photo: ImageHeader) -> tuple[str, str, str]:
     """Return kind, explanation and remedy of a finding about a photograph's size."""
     match relation:
         case ScaledSize(factor):
-            use = f"Bring the camera to this size: {FIX.format('scale')}. Or use the model's own photographs."
-            return "scaled", f"resized ({spell_factor(factor)})", use
+            return "scaled", f"resized ({spell_factor(factor)})", f"{_SCALE} {_CROP}"
         case NearSize(factor, off):
             scaled = "" if factor == 1 else f"resized ({spell_factor(factor)}) and "
             sides = [(pixels, side) for pixels, side in zip(off, ("width", "height"), strict=True) if pixels]

@@ -187,7 +187,7 @@ def name_change(
     slack = limits.SAME * max(1.0, *np.abs(scale)) + 0.02 * min(1.0, abs(abs(scale[0]) - 1))
     stays, follows = (off <= slack * side for off in (off_if_stays, off_if_follows))
     if stays and follows:  # a small change of scale moves both by less than the principal point is known to
-        follows = off_if_follows < off_if_stays and abs(camera.cx) >= 0.1 * side
+        follows = off_if_follows < off_if_stays
     are_centres_exchanged = max(abs(cx - camera.cy), abs(cy - camera.cx)) < limits.SAME * side
     is_centred = _off_centre(camera) < limits.CENTRED
     is_beyond = max(np.array(reach.high) / size) > 1 + limits.SAME or min(reach.low) < -limits.SAME
@@ -342,10 +342,10 @@ def widest_angle_degrees(views: TrackObservations) -> float | None:
         centres = -np.einsum("iba,ib->ia", views.rotations, views.translations)
         rays = views.xyz - centres[views.rows]
         rays /= np.linalg.norm(rays, axis=1, keepdims=True)
-    _, first, point, sizes = np.unique(views.places, return_index=True, return_inverse=True, return_counts=True)
+    _, first, point = np.unique(views.places, return_index=True, return_inverse=True)
     widest = np.zeros(len(first))
     np.maximum.at(widest, point, np.linalg.norm(rays - rays[first[point]], axis=1))
-    widest = widest[(sizes > 1) & np.isfinite(widest)]
+    widest = widest[(widest > 0) & np.isfinite(widest)]  # 0: seen once, or by copies of one photograph
     if len(widest) < _LEAST_POINTS:
         return None
     return float(np.degrees(2 * np.arcsin(np.clip(np.median(widest) / 2, 0, 1))))
