@@ -272,6 +272,11 @@ def test_the_table_above_leaves_no_class_out() -> None:
     assert set(KINDS) == {case.kind for case in CASES} | elsewhere
 
 
+def test_of_photographs_of_the_same_shape_no_crop_is_advised_which_would_be_refused(scene: MadeScene) -> None:
+    resize_all(60, 45)(scene)
+    assert {"--fix scale" in one.remedy and "--fix crop" not in one.remedy for one in scene.audit().findings} == {True}
+
+
 @pytest.mark.parametrize("suffix", ["bin", "txt"])
 def test_a_sound_scene_has_no_findings(scene: MadeScene, suffix: str) -> None:
     with_model(suffix=suffix)(scene)

@@ -379,7 +379,11 @@ def _describe(relation: Relation, photo: ImageHeader) -> tuple[str, str, str]:
     """Return kind, explanation and remedy of a finding about a photograph's size."""
     match relation:
         case ScaledSize(factor):
-            return "scaled", f"resized ({spell_factor(factor)})", f"{_SCALE} {_CROP}"
+            return (
+                "scaled",
+                f"resized ({spell_factor(factor)})",
+                f"Bring the camera to this size: {FIX.format('scale')}. Or use the model's own photographs.",
+            )
         case NearSize(factor, off):
             scaled = "" if factor == 1 else f"resized ({spell_factor(factor)}) and "
             sides = [(pixels, side) for pixels, side in zip(off, ("width", "height"), strict=True) if pixels]
