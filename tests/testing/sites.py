@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -63,7 +64,8 @@ class LocalSite:
     def lose_node_of(self, job: str) -> None:
         """Kill all that the worker has started: the machine itself is needed."""
         for pid in pids_of(job):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # one ends by itself once those that it serves are gone
+                os.kill(pid, signal.SIGKILL)
 
     def mend(self) -> None:
         """Nothing is broken."""

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -76,7 +77,8 @@ class Soak:
         if not self.batch.config.exists():
             self._make()
         for pid in left_of(self.batch, patience_s=0):  # a soak that was killed leaves its parent
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         parent = self._start()
         try:
             self._trouble(parent)
