@@ -96,10 +96,10 @@ class Config(Section):
         tree = {name: getattr(self, name).model_dump() | overrides[name] for name in RECIPE_SECTIONS}
         program = self.trainers.get(str(changed.get(TRAINER, tree["training"]["trainer"])))
         tree["setting"] = program.settings | overrides["setting"] if program else {}
+        every = [f"{name}.{setting}" for name, section in tree.items() for setting in section]
         for key, value in changed.items():
             section_name, _, setting = key.partition(".")
-            what, named = "unknown setting", key
-            known = [f"{name}.{setting}" for name, section in tree.items() for setting in section]
+            what, named, known = "unknown setting", key, every
             if key == TRAINER:
                 what, named, known = f"{value!r}: no such trainer", str(value), [OUR_TRAINER, *self.trainers]
             if named not in known:
