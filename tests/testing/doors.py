@@ -59,7 +59,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.scene.audit.photographs:camera_rows",
         "splatbatch.scene.audit.audit:check_camera",
         "splatbatch.scene.audit.photographs:check_sizes",
-        "splatbatch.scene.audit.audit:_check_files",
+        "splatbatch.scene.audit.audit:_compared",
         "splatbatch.scene.audit.photographs:check_photos",
     ),
     "prepare": (

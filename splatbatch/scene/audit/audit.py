@@ -72,6 +72,7 @@ SOURCE = "source"
 _OF_LENS = frozenset({"distortion_kept", "distortion_dropped", "wrong_lens"})
 """Findings of a wrong lens. With one of these, `distorted` is not reported: undistortion would not help."""
 
+_DAMAGED = frozenset({"truncated_image", "unreadable_image", "empty_image", "missing_image", "unreadable_mask"})
 _File = tuple[FindingWriter, str, str]  # of which patch, its path, and its name in findings
 
 
@@ -260,7 +261,7 @@ def audit_patches(
 
 def _undecodable(files: Sequence[_File], told: Sequence[AuditFinding]) -> Iterator[AuditFinding]:
     """Yield a finding for each file that cannot be decoded, unless one of `told` says already that it is damaged."""
-    known = {(each.patch, each.subject) for each in told if each.kind.endswith(("_image", "_mask"))}
+    known = {(each.patch, each.subject) for each in told if each.kind in _DAMAGED}
     faults = undecodable(path for _, path, _ in files)
     for writer, path, subject in files:
         if path in faults and (writer.patch, subject) not in known:
@@ -379,14 +380,7 @@ def _check_photographs(
     for row in rows:
         found = check_camera(one.cameras[row.camera_id], one.writer)
         yield from (each for each in found if not (each.kind == "distorted" and has_other_lens))
-    files = {
-        shot.image.name: (shot.place.path, shot.header.size)
-        for shot in shots
-        if isinstance(shot.place, FoundPhotograph)
-        and isinstance(shot.header, ImageHeader)
-        and min(shot.camera.size) > 0
-    }
-    compared = MatchContext.of_files(one.images, one.cameras, files, one.pairs, grey_photographs())
+    compared = _compared(one, shots)
     named, judged = set[int](), with_cameras(one.images, one.writer.alike)
     rows_of = grouped((image.camera_id, at) for at, image in enumerate(judged))
     misfits = find_misfits(one.survey, rows, one.cameras, one.findings) if one.survey and one.divisor == 1 else {}
@@ -409,6 +403,18 @@ def _check_photographs(
     for each in _check_files(one, shots):
         if each.kind != "exif_orientation" or not turned & {each.subject, "photographs"}:
             yield each
+
+
+def _compared(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> MatchContext:
+    """Return the photographs to compare: all whose header can be read, and whose camera has a positive size."""
+    files = {
+        shot.image.name: (shot.place.path, shot.header.size)
+        for shot in shots
+        if isinstance(shot.place, FoundPhotograph)
+        and isinstance(shot.header, ImageHeader)
+        and min(shot.camera.size) > 0
+    }
+    return MatchContext.of_files(one.images, one.cameras, files, one.pairs, grey_photographs())
 
 
 def _check_files(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> Iterator[AuditFinding]:

@@ -78,12 +78,9 @@ def check_geometry(found: TrackObservations, writer: FindingWriter) -> Iterator[
         message = f"{best.what} (median reprojection error {before}{after}{behind})"
         finding = writer.note(best.kind, _subject(cause, found, writer), message, best.remedy)
         yield finding if cause.is_grave else replace(finding, severity="warning")
-    if len(found.rows) and len(found.obs()) < limits.HALF * len(found.images):
-        yield writer.note(
-            "few_points",
-            "points3D",
-            f"only {len(found.obs())} of {plural(len(found.images), 'image')} see 8 points or more",
-        )
+    num, total = len(found.obs()), len(found.images)
+    if len(found.rows) and num < limits.HALF * total:
+        yield writer.note("few_points", "points3D", f"only {num} of {plural(total, 'image')} see 8 points or more")
     alarms = np.array([limits.alarm_px(found.cameras[image.camera_id]) for image in found.images])
     stray = float(np.mean(found.errors > alarms[found.rows])) if len(found.rows) else 0.0
     if not causes and stray > limits.STRAY:

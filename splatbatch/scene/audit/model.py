@@ -155,7 +155,7 @@ def _check_poses(images: tuple[Image, ...], writer: FindingWriter) -> Iterator[A
 
 
 def _check_points(model: Reconstruction, writer: FindingWriter) -> Iterator[AuditFinding]:
-    points, image_ids, total = model.points, [image.id for image in model.images], len(model.points)
+    points, total = model.points, len(model.points)
     if total == 0:
         yield writer.note("no_points", "points3D", "the model has no points")
         return
@@ -164,7 +164,7 @@ def _check_points(model: Reconstruction, writer: FindingWriter) -> Iterator[Audi
         yield writer.note("bad_points", "points3D", f"{num_bad} of {total} points {what}")
     tracks = points.tracks
     assert tracks is not None  # noqa: S101 - see check_model
-    is_ours = np.isin(tracks.image_ids, image_ids)
+    is_ours = np.isin(tracks.image_ids, [image.id for image in model.images])
     if unseen := total - np.count_nonzero(np.bincount(tracks.points[is_ours], minlength=total)):
         message = f"{unseen} of {total} points are seen by no image of the patch"
         remedy = (
