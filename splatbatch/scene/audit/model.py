@@ -122,17 +122,17 @@ def check_overlap(model: Reconstruction, writer: FindingWriter, holdout: Collect
 def check_places(model: Reconstruction, writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield findings about points that are too far away, and about coordinates that were rounded as float32.
 
-    `far_points`: beyond `limits.FARTHEST` times the extent of the cameras, where no angle between cameras can have
+    `far_points`: beyond `limits.FAR_EXTENTS` times the extent of the cameras, where no angle between cameras can have
     placed them; an error for half of the points. `rounded_points`: by more than 1e-4 of that extent.
     """
     xyz, centers, extent = model.points.xyz, finite(centers_of(model.images)), _extent(model.images)
     with np.errstate(all="ignore"):
-        far = np.linalg.norm(xyz - centers[:1].sum(axis=0), axis=1) > limits.FARTHEST * extent
+        far = np.linalg.norm(xyz - centers[:1].sum(axis=0), axis=1) > limits.FAR_EXTENTS * extent
         step = np.spacing(np.abs(centers).max(initial=0).astype(np.float32))
         is_rounded = step > _ROUNDED * extent and (xyz == xyz.astype(np.float32)).all()
     if far.any():
         message = (
-            f"{far.sum()} of {len(far)} points lie over {limits.FARTHEST} times as far away as the cameras lie apart"
+            f"{far.sum()} of {len(far)} points lie over {limits.FAR_EXTENTS} times as far away as the cameras lie apart"
         )
         finding = writer.note("far_points", "points3D", message)
         yield replace(finding, severity="error") if far.mean() > limits.HALF else finding

@@ -96,7 +96,7 @@ FLAT_DEGREES = 0.7
 It is the median over points of the widest angle between a point's rays. COLMAP drops points below 1.5 degrees. Intact:
 3 to 40.
 """
-FARTHEST = 1000
+FAR_EXTENTS = 1000
 """Distance of a point, as a multiple of how far the cameras lie apart, from which on `far_points` is reported.
 
 Rays from places that far apart meet there at 0.06 degrees. COLMAP drops points below 1.5 degrees: 38 times.
