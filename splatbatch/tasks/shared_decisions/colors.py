@@ -157,11 +157,11 @@ def _source(batch: Batch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
     """Return the source scene as a patch; empty if neither the config nor a partition names one."""
     if whole := tuple(patch for patch in patches if patch.is_whole):
         return whole
-    from splatbatch.scene.audit.audit import source_patch
-
     source = batch.config.scene.source
     if source is None or batch.config.scene.scenes:
         return ()
+    from splatbatch.scene.audit.audit import source_patch
+
     masks = {patch.masks for patch in patches}
     return (replace(source_patch(source, patches), masks=masks.pop() if len(masks) == 1 else None),)
 
