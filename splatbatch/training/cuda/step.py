@@ -21,7 +21,7 @@ from splatbatch.training.cuda.driver import Kernels, address
 from splatbatch.training.cuda.sources import constant, struct
 
 Exploration, Moved, Watching = struct("Exploration"), struct("Moved"), struct("Watching")
-STEP_THREADS, WARP = constant("STEP_THREADS"), constant("WARP")
+STEP_THREADS, WARP, NUMBERS = constant("STEP_THREADS"), constant("WARP"), constant("NUMBERS")
 BETAS = (0.9, 0.999)
 
 
@@ -120,7 +120,7 @@ def move(
         moved.values[index], moved.gradients[index] = address(adam.parameter), address(gradient)
         moved.means[index], moved.squares[index] = address(state["exp_avg"]), address(state["exp_avg_sq"])
         moved.steps[index], moved.rates[index] = address(state["step"]), address(adam.param_groups[0]["lr"])
-        ends[name] = moved.ends[index] = moved.ends[max(0, index - 1)] + -(-num // STEP_THREADS)
+        ends[name] = moved.ends[index] = moved.ends[max(0, index - 1)] + -(-num // (NUMBERS * STEP_THREADS))
         moved.nums[index], moved.are_logits[index] = num, name == "opacities"
         moved.if_seen[index] = gradient[0].numel() if radii is not None and name == "shN" else 0
         moved.pulls[index] = (pulls or {}).get(name, 0.0) / max(1, num)

@@ -23,37 +23,69 @@ struct Moved {
     float beta1, beta2, log_beta1, log_beta2, eps;
 };
 
-// Adam (Kingma 2015, algorithm 1); returns the gradient.
-DEVICE float move(const Moved& of, int one, long long place) {
-    const float given = of.gradients[one][place], value = of.values[one][place];
-    float gradient = given;
-    if (of.pulls[one] != 0.0f) {
-        const float share = sigmoid(value);
-        gradient += of.pulls[one] * (of.are_logits[one] ? share * (1.0f - share) : expf(value));
+constexpr int NUMBERS = 4;  // that a thread moves, side by side; all indices are known, so that they stay in registers
+
+DEVICE void read(float* to, const float* from, int num) {
+    if (num == NUMBERS) {
+        const float4 all = load4(from);
+        to[0] = all.x, to[1] = all.y, to[2] = all.z, to[3] = all.w;
+        return;
     }
-    const float mean = of.beta1 * of.means[one][place] + (1.0f - of.beta1) * gradient;
-    const float square = of.beta2 * of.squares[one][place] + (1.0f - of.beta2) * gradient * gradient;
-    of.means[one][place] = mean;
-    of.squares[one][place] = square;
+#pragma unroll
+    for (int k = 0; k < NUMBERS; ++k)
+        if (k < num) to[k] = from[k];
+}
+
+DEVICE void write(float* to, const float* from, int num) {
+    if (num == NUMBERS) return store4(to, from[0], from[1], from[2], from[3]);
+#pragma unroll
+    for (int k = 0; k < NUMBERS; ++k)
+        if (k < num) to[k] = from[k];
+}
+
+DEVICE bool is_seen(const Moved& of, unsigned n) { return of.radii[2 * n] > 0 && of.radii[2 * n + 1] > 0; }
+
+// Adam (Kingma 2015, algorithm 1) for some numbers from a place on; returns the sum of their squared gradients.
+DEVICE float move(const Moved& of, int one, long long place, int num) {
+    bool first_moves = true, last_moves = true;
+    int num_first = num;  // of the first Gaussian: the others belong to the next
+    if (of.if_seen[one] > 0) {
+        const unsigned size = of.if_seen[one], n = static_cast<unsigned>(place) / size;
+        num_first = static_cast<int>((n + 1) * size - static_cast<unsigned>(place));
+        first_moves = is_seen(of, n);
+        last_moves = num_first < num ? is_seen(of, n + 1) : first_moves;
+        if (!first_moves && !last_moves) return 0.0f;
+    }
+    float values[NUMBERS], gradients[NUMBERS], means[NUMBERS], squares[NUMBERS], sum = 0.0f;
+    read(values, of.values[one] + place, num), read(gradients, of.gradients[one] + place, num);
+    read(means, of.means[one] + place, num), read(squares, of.squares[one] + place, num);
     // both averages start at 0 and are too small by 1 - beta^step
-    const float steps = *of.steps[one];
-    const float correction1 = 1.0f - expf(steps * of.log_beta1), correction2 = 1.0f - expf(steps * of.log_beta2);
-    of.values[one][place] = value - *of.rates[one] / correction1 * mean / (sqrtf(square / correction2) + of.eps);
-    return given;
+    const float steps = *of.steps[one], pull = of.pulls[one];
+    const float rate = *of.rates[one] / (1.0f - expf(steps * of.log_beta1)), rise = 1.0f / (1.0f - expf(steps * of.log_beta2));
+#pragma unroll
+    for (int k = 0; k < NUMBERS; ++k) {
+        if (k >= num || !(k < num_first ? first_moves : last_moves)) continue;
+        float gradient = gradients[k];
+        sum += gradient * gradient;
+        if (pull != 0.0f) {
+            const float share = sigmoid(values[k]);
+            gradient += pull * (of.are_logits[one] ? share * (1.0f - share) : expf(values[k]));
+        }
+        means[k] = of.beta1 * means[k] + (1.0f - of.beta1) * gradient;
+        squares[k] = of.beta2 * squares[k] + (1.0f - of.beta2) * gradient * gradient;
+        values[k] -= rate * means[k] / (sqrtf(squares[k] * rise) + of.eps);
+    }
+    write(of.values[one] + place, values, num);
+    write(of.means[one] + place, means, num), write(of.squares[one] + place, squares, num);
+    return sum;
 }
 
 KERNEL(STEP_THREADS) adam(Moved of) {
     int one = 0;
     while (static_cast<int>(blockIdx.x) >= of.ends[one]) ++one;
     const long long block = static_cast<int>(blockIdx.x) - (one > 0 ? of.ends[one - 1] : 0);
-    const long long place = block * STEP_THREADS + threadIdx.x;
-    bool moves = place < of.nums[one];
-    if (moves && of.if_seen[one] > 0) {
-        const size_t n = static_cast<unsigned>(place) / static_cast<unsigned>(of.if_seen[one]);
-        moves = of.radii[2 * n] > 0 && of.radii[2 * n + 1] > 0;
-    }
-    const float gradient = moves ? move(of, one, place) : 0.0f;
-    const float squares = warp_sum(gradient * gradient);
+    const long long place = NUMBERS * (block * STEP_THREADS + threadIdx.x), left = of.nums[one] - place;
+    const float squares = warp_sum(left > 0 ? move(of, one, place, left < NUMBERS ? static_cast<int>(left) : NUMBERS) : 0.0f);
     if (threadIdx.x % 32 == 0) of.norms[(blockIdx.x * STEP_THREADS + threadIdx.x) / 32] = squares;
 }
 
