@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -27,10 +26,10 @@ from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, PatchSize, estimat
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.splats import mode_comments, offset_comments, read_splat, write_splat
-from splatbatch.training import cuda
 from splatbatch.training.border import as_trained, boundary_init, num_covering, read_border, why_alone
 from splatbatch.training.checkpoint import Checkpoints, identity
-from splatbatch.training.cuda.precompile import KernelCompilation, for_training
+from splatbatch.training.cuda.driver import open_context
+from splatbatch.training.cuda.precompile import compile_kernels
 from splatbatch.training.evaluation.evaluate import Evaluator, SplatFiles
 from splatbatch.training.evaluation.pictures import from_one, picture_views
 from splatbatch.training.gaussians import as_parameters, export, init_from_points, load_splat, select, thinned
@@ -73,8 +72,6 @@ class PreparedAttempt:
     """Settings of the attempt, as paths, offset, the checkpoint to resume from, and the splat accepted before."""
     identity: str
     """Hash, 16 hexadecimal digits, of everything the training depends on; a checkpoint with another is not used."""
-    compiling: KernelCompilation
-    """Compilation of this package's CUDA kernels, which may still be running; none for the CPU or gsplat's."""
 
 
 def train_attempt(
@@ -101,7 +98,7 @@ def train_attempt(
     progress = ProgressRecorder(folder.progress, recipe.training.max_steps)
     prepared = prepare(settings, recipe, progress, has_gpu=not stands_by)
     if stands_by:
-        wait_for_go(folder, progress, lambda: open_ahead(prepared))
+        wait_for_go(folder, progress, lambda: open_ahead(recipe))
     when_prepared()
     train_prepared(folder, prepared, progress)
 
@@ -115,19 +112,19 @@ def prepare(  # noqa: PLR0915 - it reads top to bottom
         settings: names the folders of model, photographs and masks.
         recipe: settings of the training; its `cap_max` need not be a number.
         progress: records phases and warnings.
-        has_gpu: whether to open the CUDA context in a thread meanwhile, unless the recipe is for the CPU; else CUDA is
-            not touched, since another process may still train on the GPU.
+        has_gpu: whether to open the GPU in a thread meanwhile, and load its kernels, unless the recipe is for the CPU;
+            else CUDA is not touched, since another process may still train on the GPU.
 
     Raises:
         SplatbatchError: no points, or none within reach of the core; an unusable model, photographs or backdrop; a
-            fatal health finding; or CUDA was initialised meanwhile although `has_gpu` is false.
+            fatal health finding.
         KeyError: the border in the settings lacks a key.
     """
-    training, was_touched = recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    training = recipe.training
     # large computations here have their own threads; torch's threads of several attempts block each other: 11 s for 1
     torch.set_num_threads(1)
     progress.phase("start")
-    compiling, opening = _begin_beside(recipe, has_gpu=has_gpu)
+    opening = _begin_beside(recipe, has_gpu=has_gpu)
 
     progress.phase("load")
     whole = read_reconstruction(Path(settings.sparse), tracks=True)
@@ -153,8 +150,6 @@ def prepare(  # noqa: PLR0915 - it reads top to bottom
     views = with_covered(views, covering.result())
     for warning in (*views.warnings, *filter(None, [why_not_covered(views), why_alone(settings, training)])):
         progress.warn(warning)
-    if torch.cuda.is_initialized() and not was_touched and not has_gpu:  # type: ignore[no-untyped-call]
-        raise TrainerError("CUDA was opened before the training's turn on the GPU: report this fault of splatbatch")
 
     num_observations = int(whole.points.track_lengths.sum())
     extent = replace(
@@ -172,42 +167,35 @@ def prepare(  # noqa: PLR0915 - it reads top to bottom
     gaussians = boundary_init(gaussians, cover, cap)
     who = identity(settled, views, gaussians)  # hashes all pixels now, while no GPU is idle for it
     opening.join()
-    return PreparedAttempt(settled, views, gaussians, extent, settings, who, compiling)
+    return PreparedAttempt(settled, views, gaussians, extent, settings, who)
 
 
-def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[KernelCompilation, Thread]:
-    """Start compiling our kernels and, with `has_gpu`, open the CUDA context, both while photographs are read."""
-    compiling = KernelCompilation()
-    if recipe.training.device != "cpu" and torch.version.cuda:
-        compiling = for_training(recipe)
-        if recipe.training.kernels == "auto":  # imports what launches kernels, or what gsplat's wheel brings
-            importlib.import_module("splatbatch.training.cuda.rasterization")
-        elif importlib.util.find_spec("gsplat.csrc") is not None:
-            importlib.import_module("gsplat.csrc")
+def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> Thread:
+    """Start, in a thread, to compile our kernels or, with `has_gpu`, to open the GPU, while photographs are read."""
 
-    def open_context() -> None:
+    def open_gpu() -> None:
         with contextlib.suppress(Exception):  # the error is raised again at the first use
-            if has_gpu and recipe.training.device != "cpu" and torch.cuda.is_available():
-                number = torch.zeros(1, device="cuda")
-                compiling.wait()
-                cuda.serves(number, recipe.training)
+            if recipe.training.device == "cpu" or not torch.version.cuda:
+                return
+            if not has_gpu:
+                return compile_kernels(recipe)
+            open_context()
+            if torch.cuda.is_available():
+                open_ahead(recipe)
 
-    opening = Thread(target=open_context, daemon=True)
+    opening = Thread(target=open_gpu, daemon=True)
     opening.start()
-    return compiling, opening
+    return opening
 
 
-def open_ahead(prepared: PreparedAttempt) -> None:
-    """Open the CUDA context of an attempt on standby and load its kernels, by a short training on a small scene.
-
-    The Gaussians of that training are dropped.
+def open_ahead(recipe: Recipe) -> None:
+    """Open the CUDA context of an attempt and load its kernels, by a short training on a made-up scene.
 
     Raises:
         TrainerError: a GPU is asked for, or assigned to this process, and torch cannot use it; or it has no kernels.
     """
-    device = open_device(prepared.recipe.training.device)
-    prepared.compiling.wait()
-    rehearse(prepared.views, prepared.gaussians, prepared.recipe.with_training({"device": device.type}), device)
+    device = open_device(recipe.training.device)
+    rehearse(recipe.with_training({"device": device.type}), device)
 
 
 def train_prepared(  # noqa: PLR0915 - it reads top to bottom
@@ -228,8 +216,7 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
     recipe, settings = prepared.recipe, prepared.settings
 
     progress.phase("init")
-    device = open_device(recipe.training.device)  # takes a second, in which kernels may still be compiled
-    prepared.compiling.wait()
+    device = open_device(recipe.training.device)
     torch.manual_seed(recipe.training.seed)
     # memory that this process may use on its GPU, its context included
     free_mib = GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None

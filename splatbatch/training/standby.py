@@ -9,32 +9,27 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import TrainerError
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import Go
-from splatbatch.training.border import NONE
 from splatbatch.training.cuda_graph import GraphedStep
-from splatbatch.training.gaussians import Parameters, as_parameters, select
+from splatbatch.training.gaussians import as_parameters
 from splatbatch.training.optim import LAST_RATE, make_optimizers
-from splatbatch.training.photos.dataset import TrainingImages
-from splatbatch.training.photos.posed_image import shrink
+from splatbatch.training.photos.posed_image import PosedImage, settled
+from splatbatch.training.photos.transient_mask import TransientMask
 from splatbatch.training.progress import ProgressRecorder
-from splatbatch.training.rendering.view import RasterOptions
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 from splatbatch.training.step import Step, TileCapacity
 from splatbatch.training.strategies import STRATEGIES
 
-MOST_GAUSSIANS = 2000
-"""Largest number of Gaussians in a rehearsal."""
-LARGEST_PX = 256
-"""Largest length, in px, of the longer side of the photograph in a rehearsal."""
+NUM_GAUSSIANS, SIDE_PX = 5_000, 64
+"""Number of Gaussians in a rehearsal, since torch sorts 4,096 and fewer otherwise; and sides of its photograph."""
 LOOK_S = 0.005
 """Seconds between two checks for go.json."""
 
@@ -70,21 +65,16 @@ def wait_for_go(folder: AttemptFolder, progress: ProgressRecorder, open_context:
     progress.begin()
 
 
-def rehearse(views: TrainingImages, values: Mapping[str, Tensor], recipe: Recipe, device: torch.device) -> None:
-    """Train a few Gaussians on one small photograph for a few steps, so that CUDA and all kernels are loaded.
+def rehearse(recipe: Recipe, device: torch.device) -> None:
+    """Train made-up Gaussians on a made-up photograph for a few steps, so that CUDA and all kernels are loaded.
 
-    The Gaussians are dropped, and `values`, in host memory, stay unchanged. Another process may train on the same GPU
-    meanwhile: besides the context, a rehearsal takes some megabytes, which are freed.
+    Another process may train on the same GPU meanwhile: besides the context, a rehearsal takes some megabytes, which
+    are freed.
 
     Raises:
         TrainerError: there are no kernels for the GPU.
     """
-    photo = views.training[0]
-    small = shrink(photo, -(-max(photo.view.width, photo.view.height) // LARGEST_PX))
-    scene = replace(views, training=(small,), holdout=(), border=NONE).to(device, "gpu")
-    gaussians = as_parameters(select(values, torch.arange(min(len(values["means"]), MOST_GAUSSIANS))), device)
-    _train_a_little(gaussians, scene, recipe)
-    del scene, gaussians
+    _train_a_little(recipe.with_training({"cap_max": 2 * NUM_GAUSSIANS}), device)
     gc.collect()
     if device.type == "cuda":
         torch.cuda.synchronize()
@@ -92,16 +82,26 @@ def rehearse(views: TrainingImages, values: Mapping[str, Tensor], recipe: Recipe
         torch.cuda.reset_peak_memory_stats()
 
 
-def _train_a_little(gaussians: Parameters, views: TrainingImages, recipe: Recipe) -> None:
-    plan, photo = schedule(recipe), views.training[0]
-    optimizers = make_optimizers(gaussians, recipe, plan, views.frame.scene_scale)
-    strategy = STRATEGIES[recipe.training.strategy](gaussians, optimizers, recipe, plan, views.frame.scene_scale)
-    capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe))
-    step = Step(strategy, capacity, (LAST_RATE, LAST_RATE))
-    graphed = GraphedStep(step)
-    loss, rendering = step.derive(photo, 0)
-    float(loss.detach())
-    step.update(rendering)
-    for degree in range(recipe.training.sh_degree + 1):
+def _train_a_little(recipe: Recipe, device: torch.device) -> None:
+    view = RenderCamera(torch.eye(4), SIDE_PX * torch.eye(3), SIDE_PX, SIDE_PX)
+    tone = torch.tensor([1.0, 1, 1, 1, 0, 0, 0, 0])  # a gain of 1, with vignetting and shading gradient
+    pixels, num = torch.zeros(SIDE_PX, SIDE_PX, 3, dtype=torch.uint8), NUM_GAUSSIANS
+    photo = settled(PosedImage("", view, pixels, correction=tone), device, device)
+    places = torch.rand(num, 3, generator=torch.Generator().manual_seed(0))
+    values = {
+        "means": places + torch.tensor([0, 0, 1]),
+        "scales": torch.full_like(places, -4),
+        "quats": torch.ones(num, 4),
+        "opacities": torch.zeros(num),
+        "sh0": torch.zeros(num, 1, 3),
+        "shN": torch.zeros(num, (recipe.training.sh_degree + 1) ** 2 - 1, 3),
+    }
+    gaussians, plan, options = as_parameters(values, device), schedule(recipe), RasterOptions.of(recipe)
+    optimizers = make_optimizers(gaussians, recipe, plan, 1.0)
+    strategy = STRATEGIES[recipe.training.strategy](gaussians, optimizers, recipe, plan, 1.0)
+    capacity = TileCapacity(gaussians, (photo,), options)
+    graphed = GraphedStep(Step(strategy, capacity, (LAST_RATE, LAST_RATE)))
+    for degree in (0, *range(recipe.training.sh_degree + 1)):  # the first step is not recorded
         graphed(photo, degree)
+    TransientMask((photo,), options, plan.max_steps).look(gaussians, capacity.entries)
     graphed.refine((plan.refine_start // plan.refine_every + 1) * plan.refine_every)  # the first refinement

@@ -106,6 +106,19 @@ class GpuKernels:
         return text.value.decode() if text.value else f"error {code}"
 
 
+def open_context() -> None:
+    """Open torch's context on the first visible GPU; unlike in torch's own call, other Python threads run meanwhile.
+
+    Errors of the driver are left to the first use.
+
+    Raises:
+        CompileError: there is no driver.
+    """
+    driver = _driver()
+    driver.cuInit(0)
+    driver.cuDevicePrimaryCtxRetain(byref(c_void_p()), 0)
+
+
 @cache
 def _driver() -> ctypes.CDLL:
     try:
