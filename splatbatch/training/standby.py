@@ -1,7 +1,7 @@
-"""Standby of a prepared attempt, which waits for go.json, the order to begin.
+"""Standby of a prepared attempt, which waits for go.json, the order to begin; and the rehearsal on a GPU.
 
-ahead.json, which may come before, is the order to make CUDA ready. A rehearsal, a training of a few steps on a small
-scene, then loads CUDA's context, its libraries and all kernels.
+A rehearsal, a training of a few steps on a made-up scene, loads CUDA's context, its libraries and all kernels. An
+attempt on standby rehearses when ahead.json comes, the order to make CUDA ready; others while photographs are read.
 """
 
 from __future__ import annotations
