@@ -339,7 +339,7 @@ def views_of(
             camera = undistorted_camera(model.cameras[image.camera_id])
         except SceneError:  # the audit's to report, and nothing shows it as a pinhole would
             continue
-        if image.has_pose() and camera.width > 0 and camera.height > 0:
+        if image.has_pose() and min(camera.size) > 0:
             places = (points or {}).get(image.name, np.zeros((0, 3)))
             local = places @ matrix[:3, :3].T + matrix[:3, 3]
             seen = local[in_picture(camera, local)[0] & np.isfinite(local).all(axis=1)]

@@ -151,7 +151,7 @@ def _is_sound(camera: Camera) -> bool:
     is_whole = camera.is_known and np.isfinite(camera.params).all()
     values = camera.pinhole if camera.has_center else (1.0,)
     is_sane = min(values[:2]) > 0 and max(map(abs, values)) < limits.LONGEST_PX
-    return bool(is_whole and is_sane and 0 < min(camera.width, camera.height) <= limits.LONGEST_PX)
+    return bool(is_whole and is_sane and 0 < min(camera.size) <= limits.LONGEST_PX)
 
 
 def _subject(cause: Cause, found: TrackObservations, writer: FindingWriter) -> str:

@@ -96,7 +96,7 @@ def _falloff(shape: tuple[int, ...], tone: ColorCorrection, camera: Camera) -> N
     center = middle(camera)
     x = (np.arange(width, dtype=np.float32) + 0.5) * (camera.width / width) - center[0]
     y = (np.arange(height, dtype=np.float32) + 0.5) * (camera.height / height) - center[1]
-    half = np.float32(np.hypot(camera.width, camera.height) / 2)
+    half = np.float32(np.hypot(*camera.size) / 2)
     square = (x[None] ** 2 + y[:, None] ** 2) / half**2
     bent = np.zeros_like(square)
     for coefficient in reversed(tone.vignetting):

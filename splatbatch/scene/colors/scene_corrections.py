@@ -193,7 +193,7 @@ def _observations(
 def _directions(shots: list[TrackedPhoto]) -> tuple[Floats, Floats]:
     """Return axes [N, 3] and slopes [N, 2, 3] of photographs; all 0 if any lacks a pose or a focal length."""
     rotations = np.array([shot.rotation for shot in shots])
-    half = [np.hypot(shot.camera.width, shot.camera.height) / 2 for shot in shots]
+    half = [np.hypot(*shot.camera.size) / 2 for shot in shots]
     # a panorama has none
     focal = np.array([shot.camera.pinhole[:2] if shot.camera.has_center else (0.0, 0.0) for shot in shots])
     if not (np.isfinite(rotations).all() and (focal > 0).all()):
@@ -220,7 +220,7 @@ def _lenses(shots: list[TrackedPhoto], exposures: list[Exposure]) -> tuple[Ints,
 
 def _part(number: int, shot: TrackedPhoto, samples: Samples) -> tuple[Ints, Ints, Floats, Floats]:
     counts = samples[:, 0] > 0
-    center, half = middle(shot.camera), np.hypot(shot.camera.width, shot.camera.height) / 2
+    center, half = middle(shot.camera), np.hypot(*shot.camera.size) / 2
     color = np.log(samples[counts] / (255.0 * SCALE))
     return np.full(int(counts.sum()), number), shot.points[counts], color, (shot.xy[counts] - center) / half
 

@@ -57,7 +57,7 @@ class MatchView:
     @property
     def focal(self) -> float:
         """Focal length in pixels of the picture."""
-        return focal_px(self.camera) * max(self.picture.shape) / max(self.camera.width, self.camera.height)
+        return focal_px(self.camera) * max(self.picture.shape) / max(self.camera.size)
 
     @cached_property
     def center(self) -> Floats:

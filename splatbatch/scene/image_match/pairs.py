@@ -136,7 +136,7 @@ class _PartnerFinder:
             camera = self._model.cameras[image.camera_id]
             with np.errstate(all="ignore"):
                 local = self._model.points.xyz[points] @ self._rotations[row].T + image.translation
-                pixels.append(project(camera, local) / max(camera.width, camera.height))
+                pixels.append(project(camera, local) / max(camera.size))
         moved = finite(pixels[1] - pixels[0])
         return np.median(moved, axis=0) if len(moved) else np.zeros(2)
 

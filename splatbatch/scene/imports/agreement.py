@@ -150,7 +150,7 @@ def match(model: Any, pairs: Sequence[tuple[int, int]], place: MatchFolder) -> l
     for options in (extraction, matching):
         options.use_gpu, options.num_threads = False, THREADS
     extraction.max_image_size, extraction.sift.max_num_features, doubled_below_px = place.effort
-    longest = max(max(place.shots[index].camera.width, place.shots[index].camera.height) for index in used)
+    longest = max(max(place.shots[index].camera.size) for index in used)
     extraction.sift.first_octave = -1 if longest < doubled_below_px else 0
     listed = pycolmap.ImportedPairingOptions()
     listed.match_list_path = place.work / "pairs.txt"
@@ -414,7 +414,7 @@ def _beside(shot: PosedPhoto, points: Floats, pixels: Floats, depths: Floats) ->
     if not is_seen.any() or not len(pixels):
         return np.zeros(0)
     apart, index = cKDTree(places[is_seen]).query(pixels)
-    close = apart < _NEAR * max(shot.camera.width, shot.camera.height)
+    close = apart < _NEAR * max(shot.camera.size)
     return theirs[is_seen][index[close]] / depths[close]
 
 

@@ -365,7 +365,7 @@ def choose_photographs(
     Raises:
         KeyError: the camera of an image is missing, or the resolution is unknown.
     """
-    used = {image.name: (cameras[image.camera_id].width, cameras[image.camera_id].height) for image in images}
+    used = {image.name: cameras[image.camera_id].size for image in images}
     divisor = divisor_of(resolution, used.values())
     note = ""
     if copies := reduced_copies(folder).get(divisor):
