@@ -60,7 +60,7 @@ _TWO_FOCALS = {
     "SIMPLE_DIVISION": "DIVISION",
     "SIMPLE_FISHEYE": "FISHEYE",
 }
-_ALONG_X, _ALONG_Y = frozenset({"fx", "cx", "w"}), frozenset({"fy", "cy", "h"})
+_ALONG_X, _ALONG_Y = frozenset({"f", "fx", "cx", "w"}), frozenset({"fy", "cy", "h"})
 _STEPS_PX = (4, 1)  # of the search: coarse, then fine
 _MOST_PX = 160
 _LEAST_CONTRAST = 6.0  # standard deviation of the points' greys: without colours all are black
@@ -159,8 +159,8 @@ def _apply(camera: Camera, photo: Size, scale: tuple[float, float], shift: tuple
     model = camera if scale[0] == scale[1] else _with_two_focals(camera)
     params = []
     for name, value in model.named_params():
-        axis = 0 if name in _ALONG_X or name == "f" else 1
-        moved = value * scale[axis] if name in _ALONG_X | _ALONG_Y | {"f"} else value
+        axis = 0 if name in _ALONG_X else 1
+        moved = value * scale[axis] if name in _ALONG_X | _ALONG_Y else value
         params.append(moved + shift[axis] if name in {"cx", "cy"} else moved)
     after = replace(model, width=photo[0], height=photo[1], params=tuple(params))
     return CameraFix(camera, after, scale, shift)

@@ -201,9 +201,11 @@ def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image]
         chosen = _listed(evaluation)
     elif patch.partition is not None or evaluation.holdout == "contiguous":
         partition = read_partition(patch.partition) if patch.partition else None
-        is_every = partition is not None and evaluation.holdout_every and evaluation.holdout != "contiguous"
-        chosen = partition.test if partition and is_every else frozenset()
-        chosen |= _block_of(patch, evaluation) if evaluation.holdout != "every" else frozenset()
+        chosen = frozenset[str]()
+        if partition and evaluation.holdout_every and evaluation.holdout != "contiguous":
+            chosen |= partition.test
+        if evaluation.holdout != "every":
+            chosen |= _block_of(patch, evaluation)
     else:
         sparse, by_name = _source_of(patch), patch.by_name
         frames = _frames_of_source(sparse, by_name) if patch.source else _frames(sparse, images, by_name)

@@ -362,11 +362,16 @@ def _with_headers(
             chain((place.path for group in places for place in group if isinstance(place, FoundPhotograph)), masks)
         )
         for each, group in zip(some, places, strict=True):
-            found = [headers.of(place.path) if isinstance(place, FoundPhotograph) else None for place in group]
             seen, none = each.survey.reach if each.survey else {}, np.zeros((0, 2))
             shots = [
-                photographs.AuditedImage(image, each.cameras[image.camera_id], place, header, seen.get(row, none))
-                for row, (image, place, header) in enumerate(zip(each.images, group, found, strict=True))
+                photographs.AuditedImage(
+                    image,
+                    each.cameras[image.camera_id],
+                    place,
+                    headers.of(place.path) if isinstance(place, FoundPhotograph) else None,
+                    seen.get(row, none),
+                )
+                for row, (image, place) in enumerate(zip(each.images, group, strict=True))
             ]
             of_masks = photographs.check_masks(each.masks, shots, headers, each.writer, every=every)
             yield replace(each, findings=(*each.findings, *of_masks)), shots

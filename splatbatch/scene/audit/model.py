@@ -268,9 +268,9 @@ def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[flo
     found = {}
     for frame in rigs.frames:
         for kind, sensor, number in frame.data:
-            pose = sensors[frame.rig_id].get((kind, sensor))
+            pose = sensors[frame.rig_id][kind, sensor]
             is_reference = next(iter(sensors[frame.rig_id])) == (kind, sensor)
-            if kind != CAMERA or number not in of_id or (pose is None and not is_reference):
+            if kind != CAMERA or (pose is None and not is_reference):
                 continue
             image, said = of_id[number], (_posed(pose) if pose else np.eye(4)) @ _posed(frame.pose)
             degrees = math.degrees(angle(said[:3, :3], image.rotation()))

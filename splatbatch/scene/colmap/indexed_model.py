@@ -136,7 +136,6 @@ def read_sightings(sparse: Path) -> IndexedModel:
     xy = np.concatenate([np.zeros((0, 2)), *rows])
     del keypoints, rows
     photo = places_in(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
-    point = tracks.points.astype(np.int32)
     stands = np.logical_and.reduce(np.isfinite(_centers(model.images)), axis=1)
     is_sound = (photo != NONE) & stands[photo]
     is_sound &= tracks.point2d_idxs < np.diff(first, append=first[-1])[photo]
@@ -145,7 +144,7 @@ def read_sightings(sparse: Path) -> IndexedModel:
     chosen = np.flatnonzero(is_sound)
     seen[row[chosen]] = chosen
     is_sound[chosen] = seen[row[chosen]] == chosen  # two points at one keypoint: the later has it
-    of_point = np.append(point, NONE)[seen] if len(seen) else np.zeros(0, np.int32)
+    of_point = np.append(tracks.points, NONE)[seen]
     return IndexedModel(
         model.folder,
         model.cameras,
