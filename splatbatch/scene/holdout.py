@@ -201,11 +201,9 @@ def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image]
         chosen = _listed(evaluation)
     elif patch.partition is not None or evaluation.holdout == "contiguous":
         partition = read_partition(patch.partition) if patch.partition else None
-        chosen = frozenset[str]()
+        chosen = _block_of(patch, evaluation) if evaluation.holdout != "every" else frozenset()
         if partition and evaluation.holdout_every and evaluation.holdout != "contiguous":
             chosen |= partition.test
-        if evaluation.holdout != "every":
-            chosen |= _block_of(patch, evaluation)
     else:
         sparse, by_name = _source_of(patch), patch.by_name
         frames = _frames_of_source(sparse, by_name) if patch.source else _frames(sparse, images, by_name)

@@ -194,7 +194,7 @@ class CoverageSurvey:
     def weak(self) -> list[WeakRegion]:
         """Return the weak cells in the order of `places`, followed by the empty cells, at most `MOST_EMPTY`."""
         usual = self.usual_distance()
-        nearest = np.nanmin(np.where(self.seen, self.distances, np.inf), axis=1, initial=np.inf)
+        nearest = np.nanmin(self.distances, axis=1, initial=np.inf)
         found = [self._cell(index, float(nearest[index]), usual) for index in range(len(self.places))]
         return [cell for cell in found if cell] + self._empty()
 

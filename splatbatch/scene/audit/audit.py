@@ -23,7 +23,6 @@ from splatbatch.scene.audit.geometry import (
     check_in_view,
     check_pairs,
     find_misfits,
-    has_tracks,
     is_contradicted,
     measure,
     note_misfit,
@@ -326,7 +325,7 @@ def _check_model(patch: Patch, writer: FindingWriter, evaluation: Evaluation, gr
     findings += check_geometry(found, writer) if found else ()
     findings += check_places(model, writer) if not is_contradicted(findings) else ()
     folder, divisor = stored_photographs(patch.images)
-    if found and not has_tracks(model) and not is_contradicted(findings):
+    if found and not model.points.track_lengths.any() and not is_contradicted(findings):
         findings += check_in_view(model, writer)
         if groups is None:
             lying = paths_of(folder, (image.name for image in model.images))

@@ -163,11 +163,6 @@ def _subject(cause: Cause, found: TrackObservations, writer: FindingWriter) -> s
     return list_some(map(shown, cause.images), _NAMED)
 
 
-def has_tracks(model: Reconstruction) -> bool:
-    """Return whether any point of the model has a track, that is, names at least one image that sees the point."""
-    return bool(model.points.track_lengths.any())
-
-
 def check_in_view(model: Reconstruction, writer: FindingWriter) -> Iterator[AuditFinding]:
     """Yield one finding if fewer than 95 % of the points lie in view of two images; for models without tracks.
 

@@ -144,17 +144,17 @@ def _together(heads: Records, elements: Records) -> bytes:
     return data.tobytes()
 
 
-def hash_of_files(folder: Path, names: list[str]) -> str | None:
-    """Return the SHA-256 of files as `Subset.write` computes it, in hex; None if a file cannot be read.
+def hash_of_files(folder: Path, names: list[str]) -> str:
+    """Return the SHA-256 of files as `Subset.write` computes it, in hex.
 
     Args:
         folder: folder of the files.
         names: names of the files in the folder, in any order.
+
+    Raises:
+        OSError: a file cannot be read.
     """
-    try:
-        return _hash_of((name, _pieces(folder / name)) for name in sorted(names))
-    except OSError:
-        return None
+    return _hash_of((name, _pieces(folder / name)) for name in sorted(names))
 
 
 def _pieces(path: Path) -> Pieces:
@@ -262,11 +262,9 @@ def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[
 
 
 def _binary_cameras(cameras: list[Camera]) -> bytes:
-    parts = [struct.pack("<Q", len(cameras))]
-    for camera in cameras:
-        number, sizes = CAMERA_MODELS[camera.model].id, camera.size
-        parts.append(struct.pack(f"<IiQQ{len(camera.params)}d", camera.id, number, *sizes, *camera.params))
-    return b"".join(parts)
+    # four numbers precede the parameters
+    rows = [(one.id, CAMERA_MODELS[one.model].id, *one.size, *one.params) for one in cameras]
+    return _COUNT.pack(len(rows)) + b"".join(struct.pack(f"<IiQQ{len(row) - 4}d", *row) for row in rows)
 
 
 def _edited(images: Path, edit: Callable[[Image, Points2D], tuple[Image, Points2D]]) -> Pieces:

@@ -209,8 +209,7 @@ def _lenses(shots: list[TrackedPhoto], exposures: list[Exposure]) -> tuple[Ints,
     """
     cameras = [shot.camera for shot in shots]
     at = [(shot.camera, exposure.f_number) for shot, exposure in zip(shots, exposures, strict=True)]
-    sizes = [camera.size for camera in cameras]
-    choices: list[list[Hashable]] = [[*at], [*cameras], [*sizes]]
+    choices: list[list[Hashable]] = [[*at], [*cameras], [camera.size for camera in cameras]]
     keys = next((one for one in choices if len(set(one)) * LEAST_SHARING <= len(shots)), choices[-1])
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     has_several = keys == at and len(set(at)) > len(set(cameras))

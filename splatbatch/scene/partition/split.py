@@ -174,9 +174,9 @@ class PatchContents:
             there = sorted(os.listdir(folder / SPARSE))  # noqa: PTH208 - names alone
             links = {name: os.readlink(folder / name) for name in self.links}  # noqa: PTH115 - as it is written
             record = read_regular(folder / PATCH, MOST_JSON_BYTES).decode()
+            found = hash_of_files(folder / SPARSE, names)
         except (OSError, UnicodeDecodeError):
             return False
-        found = hash_of_files(folder / SPARSE, names) or ""
         return there == sorted(names) and links == self.links and _with(found, record) == cut_from
 
 
