@@ -267,8 +267,8 @@ def test_the_table_above_leaves_no_class_out() -> None:
         "blank", "blurred", "mask_values", "mask_share", "mask_names", "out_of_view", "pairs_disagree", "rigs_differ",
     }  # test_beside.py, test_content.py, test_untracked.py, test_stereo_rig.py  # fmt: skip
     elsewhere |= {kind for fault in FAULTS for kind in fault.kinds} | {"flat_angles", "wrong_k", "reprojection"}
-    elsewhere |= {"internal_fault", "far_apart", "little_overlap"}
-    # tests/scheduler/test_wall.py, tests/cli/test_far_scenes.py, test_overlap.py
+    elsewhere |= {"internal_fault", "far_apart", "little_overlap", "cut_short"}
+    # tests/scheduler/test_wall.py, tests/cli/test_far_scenes.py, test_overlap.py, test_beside.py
     assert set(KINDS) == {case.kind for case in CASES} | elsewhere
 
 

@@ -61,6 +61,28 @@ def test_images_without_their_second_lines_are_told_what_is_missing(scene: MadeS
     assert finding.kind == "corrupt_model" and "none: an empty line" in finding.message
 
 
+def test_a_text_with_fewer_points_than_its_head_states_is_told(scene: MadeScene) -> None:
+    path = as_text(scene) / "points3D.txt"
+    for binary in scene.sparse.glob("*.bin"):
+        binary.unlink()
+    entries = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    head, kept = f"# Number of points: {len(entries)}, mean track length: 4", entries[: len(entries) // 2]
+    path.write_text("\n".join([head, *entries, ""]))
+    assert "cut_short" not in kinds(scene.audit())
+    path.write_text("\n".join([head, *kept, ""]))
+    (finding,) = [one for one in scene.audit().findings if one.kind == "cut_short"]
+    assert (finding.subject, finding.severity) == ("points3D.txt", "warning")
+    assert finding.message == f"holds {len(kept):,} points, but its head states {len(entries):,}"
+    path.write_text("\n".join([*kept, ""]))  # without a head there is no number to compare with
+    assert "cut_short" not in kinds(scene.audit())
+
+
+def test_the_head_of_a_text_beside_a_binary_model_does_not_count(scene: MadeScene) -> None:
+    path = as_text(scene) / "points3D.txt"
+    path.write_text(f"# Number of points: 1000000\n{path.read_text()}")
+    assert scene.audit().findings == ()
+
+
 @pytest.mark.parametrize(("file", "old", "new"), [("cameras", " 72 ", " 73 "), ("images", "05.jpg", "5.jpg")])
 def test_text_and_binary_that_differ_are_told(scene: MadeScene, file: str, old: str, new: str) -> None:
     path = as_text(scene) / f"{file}.txt"

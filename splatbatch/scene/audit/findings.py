@@ -146,6 +146,11 @@ KINDS: dict[str, FindingKind] = {
         "some programs read the .bin files and others the .txt files, so that they see different models",
         remedy="Remove the older files. If both stay, the .bin files are read, here and by COLMAP.",
     ),
+    "cut_short": FindingKind(
+        "warning",
+        "what is missing from the file is not trained",
+        remedy="Copy the file again. If points were removed on purpose, correct the number in its head.",
+    ),
     "unregistered": FindingKind(
         "warning",
         "what only the photographs without a pose show will be missing from the splat",

@@ -18,7 +18,7 @@ from splatbatch.errors import SceneError
 from splatbatch.scene.audit.findings import RECUT, REPAIR, AuditFinding, FindingWriter
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import PARTS, ModelError, shown
-from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.scene.colmap.reconstruction import Reconstruction, reader_of
 from splatbatch.scene.colmap.rigs import CAMERA, Rigs, read_rigs
 from splatbatch.scene.colmap.types import (
     CAMERA_MODELS,
@@ -74,6 +74,7 @@ def check_model(
 
     Raises:
         AssertionError: the points were read without their tracks.
+        ModelError: the model was removed since it was read.
     """
     count = len(model.images)
     if count == 0:
@@ -162,6 +163,9 @@ def _check_points(model: Reconstruction, writer: FindingWriter) -> Iterator[Audi
     if num_bad := int((~(np.abs(points.xyz) <= _FARTHEST)).any(axis=1).sum()):
         what = f"lie beyond {_FARTHEST:.0e}, where float32 computes no distances, or at coordinates that are not finite"
         yield writer.note("bad_points", "points3D", f"{num_bad} of {total} points {what}")
+    files, path = reader_of(model.folder, "points3D")
+    if files is text and (stated := text.stated_points(path)) > total:
+        yield writer.note("cut_short", path.name, f"holds {total:,} points, but its head states {stated:,}")
     tracks = points.tracks
     assert tracks is not None  # noqa: S101 - see check_model
     is_ours = np.isin(tracks.image_ids, [image.id for image in model.images])

@@ -5,6 +5,7 @@ Functions that read or count cameras, keypoints or points have the same names as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ _BAD_NUMBER = (ValueError, OverflowError, IndexError)
 _MAX_ID = 2**32 - 1
 _LONGEST_LINE = 64 * MIB
 """Longest line that is read: a million keypoints of one image."""
+_HEAD_BYTES = 4096
 MOST_POINTS_BYTES = 4096 * MIB
 """Largest points3D.txt that is read, in bytes; more raises a ModelError, as parsing takes several times as much memory.
 
@@ -100,6 +102,17 @@ def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
             raise ModelError(path, f"line {number}: two images in a row have the id {image.id}")
         before = image.id
         yield image, keypoints, number
+
+
+def stated_points(path: Path) -> int:
+    """Return the number of points that the head of points3D.txt states; 0 if it states none.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    with opened(path) as (file, _):
+        stated = re.search(rb"^# Number of points: (\d+)", file.read(_HEAD_BYTES), re.MULTILINE)
+    return int(stated[1]) if stated else 0
 
 
 def count_points(path: Path) -> int:
