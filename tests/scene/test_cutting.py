@@ -11,7 +11,7 @@ import pytest
 import vast_scene
 from fake_batch import ROOT, SHARED
 
-from splatbatch.errors import ConfigError
+from splatbatch.errors import ConfigError, SceneError
 from splatbatch.scene.partition.boxes import owners
 from splatbatch.scene.partition.cuts import SHARE, UncuttableBox, evenness, halves, principal_axes
 from splatbatch.scene.partition.plan import PartitionPlan, SplitOptions, parse_axis, parse_grid, plan_split, read_boxes
@@ -144,6 +144,13 @@ def test_what_cannot_be_is_refused_with_the_nearest_that_can(wish: SplitOptions,
     with pytest.raises(ConfigError, match=words) as caught:
         plan_split(QUARRY, NOWHERE, wish)
     assert not hint or __import__("re").search(hint, caught.value.hint)
+
+
+def test_a_model_whose_tracks_name_images_that_it_lacks_has_nothing_to_cut(tmp_path: Path):
+    for part, text in (("cameras", "1 PINHOLE 96 72 90 90 48 36"), ("images", ""), ("points3D", "1 0 0 3 9 9 9 1 7 0")):
+        (tmp_path / f"{part}.txt").write_text(f"# {part}\n{text}\n")
+    with pytest.raises(SceneError, match="nothing to cut: 0 images and 1 point"):
+        plan_split(tmp_path, NOWHERE, SplitOptions())
 
 
 def test_the_nearest_possible_is_possible():

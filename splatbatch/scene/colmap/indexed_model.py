@@ -137,7 +137,7 @@ def read_sightings(sparse: Path) -> IndexedModel:
     del keypoints, rows
     photo = places_in(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
     stands = np.logical_and.reduce(np.isfinite(_centers(model.images)), axis=1)
-    is_sound = (photo != NONE) & stands[photo]
+    is_sound = np.append(stands, False)[photo]  # NONE is the last place
     is_sound &= tracks.point2d_idxs < np.diff(first, append=first[-1])[photo]
     row = first[photo] + tracks.point2d_idxs
     seen = np.full(len(xy), NONE, dtype=np.int64)  # which sighting each keypoint is
