@@ -208,6 +208,13 @@ def test_samples_are_kept_until_a_photograph_changes(tmp_path: Path, monkeypatch
     assert solve_tones([scene.patch()], cache).tones.keys() == first.tones.keys()
 
 
+def test_a_patch_without_images_keeps_no_other_from_its_colours(tmp_path: Path) -> None:
+    scene, empty = coloured(tmp_path / "scene", EVEN | {"01.png": 1.3}), coloured(tmp_path / "empty", {})
+    assert shots_of([empty.patch()]) == {}
+    tones = solve_tones([empty.patch(), replace(scene.patch(), name="p1")]).tones
+    assert tones.keys() == solve_tones([scene.patch()]).tones.keys() != set()
+
+
 def test_a_scene_of_few_tracks_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from splatbatch.scene.colors import observations
 

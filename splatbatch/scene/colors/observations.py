@@ -154,8 +154,9 @@ def _shots_of(patch: Patch, cameras: Mapping[int, Camera], images: Sequence[Imag
     # ids go up to 2 to the 64th
     ids = np.concatenate([np.zeros(0, np.uint64), *(shot.points for shot in shots)])
     numbers = np.unique(ids, return_inverse=True)[1].astype(np.int64)
-    ends = np.cumsum([len(shot.points) for shot in shots], dtype=np.int64)[:-1]
-    return [replace(shot, points=part) for shot, part in zip(shots, np.split(numbers, ends), strict=True)]
+    ends = np.cumsum([len(shot.points) for shot in shots], dtype=np.int64)
+    parts = np.split(numbers, ends)  # the last, behind all of them, is empty
+    return [replace(shot, points=part) for shot, part in zip(shots, parts, strict=False)]
 
 
 def _keypoints(sparse: Path, most: int) -> dict[int, tuple[Floats, Any]]:
