@@ -37,6 +37,7 @@ from splatbatch.tasks.batch import Batch, PendingTasks
 from splatbatch.tasks.freshness import FreshnessChecker, Observation
 from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.patch_state import STATES, GivenUp, PatchState, Stale, UpToDate, is_due
+from splatbatch.tasks.shared_decisions.colors import decide_colors
 from splatbatch.tasks.shared_decisions.decide import STEPS, Step
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions
 from splatbatch.tasks.shared_decisions.frame import read_spans, spans_of
@@ -196,6 +197,9 @@ def make_shared_decisions(decisions: Decisions, patience: WaitHooks = ENDLESS) -
             said = answer(partial(_decide_one, decisions), step, patience).result("settle")
         except (OSError, TaskFault) as error:
             words = error.diagnosis.evidence[0] if isinstance(error, TaskFault) else str(error)
+            if step is decide_colors:  # a night without corrected colours is better than none
+                log_line(f"{what} could not be determined, and stay as they are: {words}")
+                continue
             hint = "Check each patch with `splatbatch verify-dims`, and leave out those with errors."
             raise SceneError(f"{what} could not be determined: {words}", hint) from error
         for line in said:

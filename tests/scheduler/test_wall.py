@@ -122,6 +122,20 @@ def test_a_night_trains_the_other_patches(
     assert (fault == "hang") or "Traceback" in told[-1]["traceback"]
 
 
+@pytest.mark.all
+@pytest.mark.parametrize("fault", ["exception", "memory", "hang"])
+def test_a_night_whose_colours_cannot_be_determined_trains_without(
+    batch: FakeBatch, monkeypatch: Any, fault: str
+) -> None:
+    batch.make("p0", "p1")
+    monkeypatch.setattr(isolated, "HANGS_S", 2.0)
+    doors.put(monkeypatch, "splatbatch.scene.colors.observations:_shots_of", fault)
+    ended = batch.run("train", "--config", str(batch.config))
+    assert ended.returncode == 0, ended.stderr
+    assert "the colours of the photographs could not be determined, and stay as they are" in ended.stderr
+    assert "Traceback" not in ended.stderr and {batch.result(name)["patch"] for name in ("p0", "p1")} == {"p0", "p1"}
+
+
 class HangsOverP1(isolated.InProcessCalls[Any]):
     """Has no answer over what an attempt at p1 has left."""
 
