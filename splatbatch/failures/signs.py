@@ -127,7 +127,7 @@ TRAINING_STEP = (
     r"\b(\d[\d,]*)/[\d,]+ \| Loss: ",  # LichtFeld
     r"\bepoch (\d+)\b[^\n]{0,80}\bloss\b",
     r"\biter(?:ation)?[\s:=#]+(\d[\d,]*)\b",
-    r"\bstep[\s:=#]+(\d[\d,]*)\b(?!\.\d+ on )",  # but for Slurm's "STEP 811203.0 ON gpu-n07"
+    r"\bstep[\s:=#]+(\d[\d,]*)\b(?!\.\d+ (on|stepd) )",  # but for Slurm's "STEP 811203.0 ON gpu-n07"
 )
 
 OF_STEPS = re.compile(r"(\d[\d,]*)/(\d[\d,]*)")
