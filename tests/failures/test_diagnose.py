@@ -72,6 +72,12 @@ def test_an_end_says_something_where_the_log_says_nothing(name):
     assert (found.cause, found.action, found.phase) == (cause, action, "train")
 
 
+def test_a_training_that_waits_for_a_lock_is_no_mere_hang():
+    waits = "Building extension gsplat_cuda\nLock file exists in build directory: '/c/gsplat_cuda/lock'\n"
+    assert diagnose(Evidence(TimedOut("stall", 60.0), waits)).cause == "jit_lock_stale"
+    assert diagnose(Evidence(TimedOut("stall", 60.0), waits + BAR)).cause == "hang"
+
+
 @pytest.mark.parametrize("end", [Killed(11), Exited(245), TimedOut("stall", 60.0), Exited(1)])
 def test_whatever_happens_after_a_whole_splat_is_only_a_warning(end):
     found = diagnose(Evidence(end, "CUDA error: out of memory", artifact=""))
