@@ -34,16 +34,16 @@ LOOK_S = 0.005
 """Seconds between two checks for go.json."""
 
 
-def wait_for_go(folder: AttemptFolder, progress: ProgressRecorder, open_context: Callable[[], None]) -> None:
+def wait_for_go(folder: AttemptFolder, progress: ProgressRecorder, make_ready: Callable[[], None]) -> None:
     """Wait for go.json without a limit, then set the environment variables that go.json names.
 
-    They limit CUDA to one GPU. If ahead.json comes first, its variables are set and `open_context` is called once. The
+    They limit CUDA to one GPU. If ahead.json comes first, its variables are set and `make_ready` is called once. The
     clock of `progress` is restarted at the end.
 
     Args:
         folder: folder of the attempt, in which the supervisor writes both files.
         progress: records the phase "standby".
-        open_context: opens the CUDA context on the GPU of the environment; its errors are passed on.
+        make_ready: opens the GPU of the environment and rehearses on it; its errors are passed on.
 
     Raises:
         TrainerError: the supervisor has died, or go.json names another GPU than ahead.json.
@@ -55,7 +55,7 @@ def wait_for_go(folder: AttemptFolder, progress: ProgressRecorder, open_context:
             raise TrainerError("the supervisor of this waiting attempt has died: run the batch again")
         if ahead is None and (ahead := folder.read(folder.ahead, Go)):
             os.environ.update(ahead.env)
-            open_context()
+            make_ready()
         time.sleep(LOOK_S)
     if ahead is not None and ahead.gpu != go.gpu:
         raise TrainerError(
