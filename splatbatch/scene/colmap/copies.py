@@ -262,9 +262,11 @@ def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[
 
 
 def _binary_cameras(cameras: list[Camera]) -> bytes:
-    # four numbers precede the parameters
-    rows = [(one.id, CAMERA_MODELS[one.model].id, *one.size, *one.params) for one in cameras]
-    return _COUNT.pack(len(rows)) + b"".join(struct.pack(f"<IiQQ{len(row) - 4}d", *row) for row in rows)
+    parts = [_COUNT.pack(len(cameras))]
+    for one in cameras:
+        numbers = one.id, CAMERA_MODELS[one.model].id, *one.size, *one.params
+        parts.append(struct.pack(f"<IiQQ{len(one.params)}d", *numbers))
+    return b"".join(parts)
 
 
 def _edited(images: Path, edit: Callable[[Image, Points2D], tuple[Image, Points2D]]) -> Pieces:
