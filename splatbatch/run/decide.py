@@ -182,10 +182,10 @@ def make_shared_decisions(decisions: Decisions, patience: WaitHooks = ENDLESS) -
     """Make the shared decisions of the batch, one after the other, and store them in the output folder.
 
     If a decision differs from before, splats become stale: what to train is then decided again. Returned are the
-    decisions that hold after it.
+    decisions that hold after it. If deciding the colours fails, that is logged, and they stay as they were.
 
     Raises:
-        SceneError: a shared decision cannot be made.
+        SceneError: a shared decision other than the colours cannot be made.
         ConfigError, ExecutorError: the deadline is past, or CUDA_VISIBLE_DEVICES names only GPUs that do not exist.
         LaterFormatError: a later version of splatbatch wrote a record of the output folder.
         StopRequested: `patience` asked to stop.
